@@ -1,0 +1,1 @@
+//! Conditions, reasons and phases.

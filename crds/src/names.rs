@@ -1,0 +1,1 @@
+//! Names made in one place.

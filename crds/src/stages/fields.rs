@@ -1,0 +1,61 @@
+//! Stages that move fields around.
+
+use crate::values::{FreeObject, UpdateMode};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Gives fields another name; their place among the fields stays.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Rename {
+    /// Old name to new name, for example `{titel: title}`. Applied in the order of the old names;
+    /// a field that the document does not have is passed over. Nested fields are written `a.b[2].c`.
+    #[schemars(extend("minProperties" = 1, "maxProperties" = 256))]
+    pub fields: BTreeMap<String, String>,
+    /// What happens if the document has a field of the new name already.
+    #[serde(default)]
+    pub update_mode: UpdateMode,
+}
+
+/// Copies fields to one or more other fields. Values keep their type.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Copy {
+    /// Source to its targets, for example `{title: [title_sort, title_exact]}`. A source that the document
+    /// does not have is passed over.
+    #[schemars(extend("minProperties" = 1, "maxProperties" = 256))]
+    pub fields: BTreeMap<String, Vec<String>>,
+    /// What happens if the document has a target field already.
+    #[serde(default)]
+    pub update_mode: UpdateMode,
+}
+
+/// Removes fields.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Remove {
+    /// The fields to remove. A trailing `*` takes every field that begins with what stands before it (top level only).
+    #[schemars(length(min = 1, max = 256))]
+    pub fields: Vec<String>,
+}
+
+/// Removes all fields but the given ones.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Keep {
+    /// The top level fields to keep. A trailing `*` takes every field that begins with what stands before it.
+    #[schemars(length(min = 1, max = 256))]
+    pub fields: Vec<String>,
+}
+
+/// Sets fields to fixed values.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Set {
+    /// Field to value, for example `{lang: en, boost: 1.5}`. Values keep their JSON type.
+    pub values: FreeObject,
+    /// What happens if the document has the field already.
+    #[serde(default)]
+    pub update_mode: UpdateMode,
+}

@@ -1,0 +1,12 @@
+//! Penstock brings documents into search engines and proves that none got lost.
+//!
+//! `docs/architecture.md` shows the way of a document and of a manifest through these modules.
+
+pub mod connectors;
+pub mod context;
+pub mod document;
+pub mod event;
+pub mod indexers;
+pub mod problem;
+pub mod secrets;
+pub mod stages;
