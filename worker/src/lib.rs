@@ -2,6 +2,7 @@
 //!
 //! `docs/architecture.md` shows the way of a document and of a manifest through these modules.
 
+pub mod cli;
 pub mod connectors;
 pub mod context;
 pub mod document;

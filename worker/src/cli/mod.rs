@@ -1,0 +1,70 @@
+//! The command line: one file a command, each turns its arguments into one call of the library and an [`Exit`].
+
+mod completions;
+mod exit;
+
+pub use exit::Exit;
+
+use clap::{Parser, Subcommand};
+use std::io::{self, Write};
+
+const AFTER_HELP: &str = "\
+Exit codes: 0 complete, 1 run failed, 2 wrong usage, 64 invalid configuration, 69 backend or broker not reachable,
+70 internal error, 75 interrupted with work remaining.";
+
+/// Brings documents into search engines and proves that none got lost.
+#[derive(Debug, Parser)]
+#[command(name = "penstock", version, after_help = AFTER_HELP, max_term_width = 110)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Print a script that completes commands and options in your shell.
+    Completions(completions::Completions),
+}
+
+impl Cli {
+    /// Does what the arguments ask for. An error that no command foresaw is printed with its causes.
+    pub fn execute(self) -> Exit {
+        let result = match self.command {
+            Command::Completions(command) => command.execute(),
+        };
+        result.unwrap_or_else(|error| {
+            if is_closed_pipe(&error) {
+                return Exit::Complete;
+            }
+            // Standard error may be closed as well; then nobody is left to tell.
+            let _ = writeln!(io::stderr(), "error: {error:#}");
+            Exit::Internal
+        })
+    }
+}
+
+/// The reader of our output, such as `head`, has seen enough: no error of ours.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).any(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn arguments_are_declared_consistently() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_teaches_by_an_example() {
+        for command in Cli::command().get_subcommands() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("penstock "), "`penstock {} --help` shows no example", command.get_name());
+        }
+    }
+}
