@@ -5,6 +5,7 @@
 pub mod cli;
 pub mod connectors;
 pub mod context;
+pub mod dead_letter;
 pub mod document;
 pub mod event;
 pub mod indexers;

@@ -1,5 +1,7 @@
 //! Indexers: where documents go. One file or folder a backend, behind [`Backend`]; batching, retries and order are common.
 
+pub mod nop;
+
 use crate::{
     document::Document,
     event::{EventBatch, Tag},

@@ -1,0 +1,28 @@
+//! The backend that writes nothing: it takes every document. For measuring and trying out.
+
+use super::{Answer, Backend, BackendError, ItemAnswer, Needs, Rejected, Request};
+use crate::document::Document;
+use async_trait::async_trait;
+
+/// Takes everything and keeps nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Nop;
+
+#[async_trait]
+impl Backend for Nop {
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
+
+    async fn check(&self) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn encode(&self, _document: &Document, _body: &mut Vec<u8>) -> Result<(), Rejected> {
+        Ok(())
+    }
+
+    async fn send(&self, _request: &Request, items: &[u32]) -> Answer {
+        Answer::Items(vec![ItemAnswer::Done; items.len()])
+    }
+}
