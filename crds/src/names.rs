@@ -1,1 +1,0 @@
-//! Names made in one place.
