@@ -9,6 +9,7 @@ pub mod dead_letter;
 pub mod document;
 pub mod event;
 pub mod indexers;
+pub mod messenger;
 pub mod problem;
 pub mod secrets;
 pub mod stages;

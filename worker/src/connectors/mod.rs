@@ -94,6 +94,13 @@ pub trait Publish {
     /// The run ends: return at once.
     fn fail(&mut self, fault: RecordFault, after: Cursor) -> Result<(), Stopped>;
 
+    /// Hands over what is held back. To be called before waiting for the source, so that a source that pauses
+    /// does not hold up what it gave before.
+    ///
+    /// # Errors
+    /// The run ends: return at once.
+    fn flush(&mut self) -> Result<(), Stopped>;
+
     /// Says how far the connector is, in units of its own (bytes): for the progress display only.
     fn progress(&mut self, done: u64, total: Option<u64>);
 }
