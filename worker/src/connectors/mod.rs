@@ -1,6 +1,38 @@
 //! Connectors: where documents come from. One file or folder a connector. They know documents and a [`Publish`] handle.
 
-use crate::document::{Document, Row};
+mod file;
+mod sequence;
+#[cfg(test)]
+pub(crate) mod testing;
+
+use crate::{
+    actions::{self, When},
+    context::StepContext,
+    document::{Document, Row},
+    problem::Problems,
+};
+use penstock_crds::connectors as spec;
+
+/// Builds the connector of a step. Opens nothing: that is [`Connector::execute`]'s.
+///
+/// # Errors
+/// The specification has a problem that [`check`] reports.
+pub fn build(spec: &spec::Connector, context: &StepContext) -> Result<Box<dyn Connector>, ConnectorError> {
+    Ok(match &spec.kind {
+        spec::ConnectorKind::File(file) => Box::new(file::FileConnector::new(file, &spec.id_prefix, &context.base_dir)?),
+        spec::ConnectorKind::Sequence(sequence) => Box::new(sequence::SequenceConnector::new(sequence, &spec.id_prefix)),
+    })
+}
+
+/// Reports everything that is wrong with a connector and its actions. Opens nothing.
+pub fn check(spec: &spec::Connector, problems: &mut Problems<'_>) {
+    match &spec.kind {
+        spec::ConnectorKind::File(file) => file::check(file, &mut problems.below("file")),
+        spec::ConnectorKind::Sequence(sequence) => sequence::check(sequence, &mut problems.below("sequence")),
+    }
+    actions::check(&spec.pre, When::Pre, problems);
+    actions::check(&spec.post, When::Post, problems);
+}
 
 /// A source of documents, built for one step.
 ///
