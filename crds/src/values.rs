@@ -8,6 +8,9 @@ use std::{borrow::Cow, collections::BTreeMap, time};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Duration(pub time::Duration);
 
+/// Units and their seconds; `ms` before `m`, which it begins with.
+const DURATION_UNITS: [(&str, f64); 4] = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+
 impl Duration {
     /// That many milliseconds.
     pub const fn from_millis(millis: u64) -> Self {
@@ -17,6 +20,23 @@ impl Duration {
     /// That many seconds.
     pub const fn from_secs(seconds: u64) -> Self {
         Self(time::Duration::from_secs(seconds))
+    }
+
+    /// Reads what the rule of the schema allows, and no more than the standard library can hold.
+    fn parse(text: &str) -> Option<Self> {
+        let mut total = time::Duration::ZERO;
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (number, unit) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit() && c != '.')?);
+            let (unit, seconds) = DURATION_UNITS.into_iter().find(|(name, _)| unit.starts_with(name))?;
+            if !number.starts_with(|c: char| c.is_ascii_digit()) || !number.ends_with(|c: char| c.is_ascii_digit()) {
+                return None;
+            }
+            let part = time::Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()?;
+            total = total.checked_add(part)?;
+            rest = &rest[number.len() + unit.len()..];
+        }
+        (!text.is_empty()).then_some(Self(total))
     }
 
     /// The span as the standard library's type.
@@ -46,13 +66,8 @@ impl Serialize for Duration {
 impl<'de> Deserialize<'de> for Duration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let parsed: kube::core::Duration = text
-            .parse()
-            .map_err(|_| D::Error::custom(format!("\"{text}\" is not a duration; write for example 500ms, 30s, 5m or 1h30m")))?;
-        if parsed.is_negative() {
-            return Err(D::Error::custom(format!("\"{text}\": a duration cannot be negative")));
-        }
-        Ok(Self(parsed.into()))
+        Self::parse(&text)
+            .ok_or_else(|| D::Error::custom(format!("\"{text}\" is not a duration; write for example 500ms, 30s, 5m or 1h30m")))
     }
 }
 
@@ -275,7 +290,27 @@ mod tests {
             let parsed: Duration = serde_json::from_value(text.into()).expect(text);
             assert_eq!(parsed.to_string(), text);
         }
-        assert!(serde_json::from_value::<Duration>("90 sec".into()).is_err());
-        assert!(serde_json::from_value::<Duration>("-5s".into()).is_err());
+    }
+
+    #[test]
+    fn durations_are_read_as_the_rule_allows_and_never_overflow() {
+        let too_long = format!("{}h", "9".repeat(20));
+        for (text, millis) in [
+            ("1h30m", Some(5_400_000)),
+            ("1.5s", Some(1_500)),
+            ("2m500ms", Some(120_500)),
+            ("", None),
+            ("5", None),
+            ("90 sec", None),
+            ("-5s", None),
+            ("1.s", None),
+            (".5s", None),
+            ("1.2.3s", None),
+            ("1d", None),
+            (too_long.as_str(), None),
+        ] {
+            let parsed = Duration::parse(text).map(|duration| duration.get().as_millis());
+            assert_eq!(parsed, millis, "{text}");
+        }
     }
 }

@@ -2,6 +2,9 @@
 
 mod completions;
 mod exit;
+pub mod manifests;
+pub mod style;
+mod validate;
 
 pub use exit::Exit;
 
@@ -26,6 +29,8 @@ pub struct Cli {
 pub enum Command {
     /// Print a script that completes commands and options in your shell.
     Completions(completions::Completions),
+    /// Check manifests without running them: all problems at once, each with place and cure.
+    Validate(validate::Validate),
 }
 
 impl Cli {
@@ -33,6 +38,7 @@ impl Cli {
     pub fn execute(self) -> Exit {
         let result = match self.command {
             Command::Completions(command) => command.execute(),
+            Command::Validate(command) => command.execute(),
         };
         result.unwrap_or_else(|error| {
             if is_closed_pipe(&error) {

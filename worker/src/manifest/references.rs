@@ -1,0 +1,109 @@
+//! What objects say about each other: names that are taken twice, names of objects that are not there.
+
+use super::{
+    Checked,
+    kind::Kind,
+    locate::locate,
+    problem::Problem,
+    suggest::nearest,
+    yaml::{Content, Finding, Node},
+};
+use std::collections::HashMap;
+
+/// Reports objects that are defined twice, and references that lead nowhere. With `incomplete`, parts of the manifests
+/// could not be read, and what is not there may be in them.
+pub fn check(objects: &mut [Checked<'_>], incomplete: bool) {
+    let duplicates = duplicates(objects);
+    let dangling = if incomplete { Vec::new() } else { dangling(objects) };
+    for (index, finding) in duplicates.into_iter().chain(dangling) {
+        objects[index].findings.push(finding);
+    }
+}
+
+fn duplicates(objects: &[Checked<'_>]) -> Vec<(usize, Finding)> {
+    let mut first = HashMap::new();
+    let mut found = Vec::new();
+    for (index, object) in objects.iter().enumerate() {
+        let Some(name) = &object.name else { continue };
+        let Some(other) = first.insert((object.kind, &object.namespace, name), index) else { continue };
+        first.insert((object.kind, &object.namespace, name), other);
+        let there = Problem { place: Some(objects[other].root.place), ..Problem::of_file(&objects[other].source.name, "") };
+        let message = format!("{} `{name}` is defined already at {}; remove one of them", object.kind.name(), there.location());
+        let path = "metadata.name";
+        found.push((index, Finding { place: locate(&object.root, path).place, path: path.into(), message }));
+    }
+    found
+}
+
+/// A name in one object that must be that of another.
+struct Reference<'a> {
+    wanted: Kind,
+    path: String,
+    node: &'a Node,
+}
+
+fn dangling(objects: &[Checked<'_>]) -> Vec<(usize, Finding)> {
+    let mut found = Vec::new();
+    for (index, object) in objects.iter().enumerate() {
+        for reference in references(object) {
+            let Content::Scalar(scalar) = &reference.node.content else { continue };
+            // Nothing can be said about a name that is not known; a wrong type is reported by the schema.
+            let name = scalar.text.as_str();
+            if scalar.unknown || name.is_empty() || !scalar.value().is_string() || has_unnamed(objects, reference.wanted) {
+                continue;
+            }
+            if let Some(message) = missing(objects, reference.wanted, &object.namespace, name) {
+                found.push((index, Finding { place: reference.node.place, path: reference.path, message }));
+            }
+        }
+    }
+    found
+}
+
+fn has_unnamed(objects: &[Checked<'_>], kind: Kind) -> bool {
+    objects.iter().any(|object| object.kind == kind && object.name.is_none())
+}
+
+fn references<'a>(object: &'a Checked<'_>) -> Vec<Reference<'a>> {
+    let connectors = match object.kind {
+        Kind::Pipeline => {
+            let path = "spec.kafkaRef.name".to_owned();
+            let node = descend(&object.root, &["spec", "kafkaRef", "name"]);
+            return node.map(|node| Reference { wanted: Kind::KafkaConnection, path, node }).into_iter().collect();
+        }
+        Kind::IngestRun => (descend(&object.root, &["spec", "connectors"]), "spec.connectors"),
+        Kind::IngestSchedule => (descend(&object.root, &["spec", "runTemplate", "spec", "connectors"]), "spec.runTemplate.spec.connectors"),
+        Kind::KafkaConnection => return Vec::new(),
+    };
+    let (Some(Node { content: Content::List(items), .. }), path) = connectors else { return Vec::new() };
+    let pipeline = |(index, item): (usize, &'a Node)| {
+        let node = item.get("pipeline")?;
+        Some(Reference { wanted: Kind::Pipeline, path: format!("{path}[{index}].pipeline"), node })
+    };
+    items.iter().enumerate().filter_map(pipeline).collect()
+}
+
+fn descend<'a>(node: &'a Node, keys: &[&str]) -> Option<&'a Node> {
+    keys.iter().try_fold(node, |node, key| node.get(key))
+}
+
+/// Why a reference leads nowhere; nothing if it is good.
+fn missing(objects: &[Checked<'_>], wanted: Kind, namespace: &str, name: &str) -> Option<String> {
+    let of_kind = || objects.iter().filter(|object| object.kind == wanted);
+    let named = |object: &&Checked<'_>| object.name.as_deref() == Some(name);
+    if of_kind().any(|object| named(&object) && object.namespace == namespace) {
+        return None;
+    }
+    let kind = wanted.name();
+    if let Some(elsewhere) = of_kind().find(named) {
+        let other = &elsewhere.namespace;
+        return Some(format!("the {kind} `{name}` is in the namespace `{other}`, this object in `{namespace}`; they must be in the same"));
+    }
+    let names: Vec<&str> = of_kind().filter(|object| object.namespace == namespace).filter_map(|object| object.name.as_deref()).collect();
+    let hint = match nearest(name, names.iter().copied()) {
+        Some(near) => format!(", did you mean `{near}`?"),
+        None if names.is_empty() => format!("; these files hold no {kind}: name the file that does as well"),
+        None => format!("; there is {}", names.join(", ")),
+    };
+    Some(format!("there is no {kind} `{name}`{hint}"))
+}
