@@ -2,14 +2,17 @@
 //!
 //! `docs/architecture.md` shows the way of a document and of a manifest through these modules.
 
+pub mod actions;
 pub mod cli;
 pub mod connectors;
 pub mod context;
 pub mod dead_letter;
 pub mod document;
 pub mod event;
+pub mod http;
 pub mod indexers;
 pub mod manifest;
+pub mod messenger;
 pub mod problem;
 pub mod secrets;
 pub mod stages;

@@ -1,6 +1,38 @@
 //! Connectors: where documents come from. One file or folder a connector. They know documents and a [`Publish`] handle.
 
-use crate::document::{Document, Row};
+mod file;
+mod sequence;
+#[cfg(test)]
+pub(crate) mod testing;
+
+use crate::{
+    actions::{self, When},
+    context::StepContext,
+    document::{Document, Row},
+    problem::Problems,
+};
+use penstock_crds::connectors as spec;
+
+/// Builds the connector of a step. Opens nothing: that is [`Connector::execute`]'s.
+///
+/// # Errors
+/// The specification has a problem that [`check`] reports.
+pub fn build(spec: &spec::Connector, context: &StepContext) -> Result<Box<dyn Connector>, ConnectorError> {
+    Ok(match &spec.kind {
+        spec::ConnectorKind::File(file) => Box::new(file::FileConnector::new(file, &spec.id_prefix, &context.base_dir)?),
+        spec::ConnectorKind::Sequence(sequence) => Box::new(sequence::SequenceConnector::new(sequence, &spec.id_prefix)),
+    })
+}
+
+/// Reports everything that is wrong with a connector and its actions. Opens nothing.
+pub fn check(spec: &spec::Connector, problems: &mut Problems<'_>) {
+    match &spec.kind {
+        spec::ConnectorKind::File(file) => file::check(file, &mut problems.below("file")),
+        spec::ConnectorKind::Sequence(sequence) => sequence::check(sequence, &mut problems.below("sequence")),
+    }
+    actions::check(&spec.pre, When::Pre, problems);
+    actions::check(&spec.post, When::Post, problems);
+}
 
 /// A source of documents, built for one step.
 ///
@@ -93,6 +125,13 @@ pub trait Publish {
     /// # Errors
     /// The run ends: return at once.
     fn fail(&mut self, fault: RecordFault, after: Cursor) -> Result<(), Stopped>;
+
+    /// Hands over what is held back. To be called before waiting for the source, so that a source that pauses
+    /// does not hold up what it gave before.
+    ///
+    /// # Errors
+    /// The run ends: return at once.
+    fn flush(&mut self) -> Result<(), Stopped>;
 
     /// Says how far the connector is, in units of its own (bytes): for the progress display only.
     fn progress(&mut self, done: u64, total: Option<u64>);

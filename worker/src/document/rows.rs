@@ -74,6 +74,16 @@ impl Rows {
         Self { columns, text: String::new(), ends: Vec::new(), lines: Vec::new() }
     }
 
+    /// No rows yet, of the same columns as others and with room for as many.
+    pub fn with_capacity_of(other: &Self) -> Self {
+        Self {
+            columns: Arc::clone(&other.columns),
+            text: String::with_capacity(other.text.len() + other.text.len() / 8),
+            ends: Vec::with_capacity(other.ends.len()),
+            lines: Vec::with_capacity(other.lines.len()),
+        }
+    }
+
     /// The columns.
     pub fn columns(&self) -> &Arc<Columns> {
         &self.columns

@@ -67,7 +67,7 @@ impl Components<'_> {
         for (index, item) in items.iter().enumerate() {
             let path = format!("{path}[{index}]");
             if let Some(connector) = self.read::<Connector>(item, &path) {
-                //CONN crate::connectors::check(&connector, &mut Problems::new(path, &mut self.problems));
+                crate::connectors::check(&connector, &mut Problems::new(path, &mut self.problems));
             }
         }
     }

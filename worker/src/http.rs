@@ -1,0 +1,95 @@
+//! HTTP clients, all built alike: TLS verified, a name of our own, no redirects followed, time limits.
+
+use crate::secrets::SecretText;
+use std::time::Duration;
+
+/// What the server sees as `User-Agent`.
+pub const USER_AGENT: &str = concat!("penstock/", env!("CARGO_PKG_VERSION"));
+
+/// How a client connects.
+#[derive(Clone, Debug)]
+pub struct HttpOptions {
+    /// Certificate authorities of the server, as PEM: only these are trusted. Without them the system's.
+    pub ca: Option<SecretText>,
+    /// What we show to a server that asks who we are.
+    pub client_certificate: Option<ClientCertificate>,
+    /// Time for one request, answer included.
+    pub timeout: Duration,
+    /// Time to connect.
+    pub connect_timeout: Duration,
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        Self { ca: None, client_certificate: None, timeout: Duration::from_secs(60), connect_timeout: Duration::from_secs(10) }
+    }
+}
+
+/// A certificate of our own and its key, both as PEM.
+#[derive(Clone, Debug)]
+pub struct ClientCertificate {
+    /// The certificate, or the chain of them.
+    pub certificate: SecretText,
+    /// The private key.
+    pub key: SecretText,
+}
+
+/// A client that cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpError {
+    /// The text of the certificate authorities is none.
+    #[error("the certificate authority is not a PEM certificate; it must begin with -----BEGIN CERTIFICATE-----")]
+    Ca(#[source] Option<reqwest::Error>),
+    /// The client certificate or its key cannot be used.
+    #[error("the client certificate and its key cannot be used; both must be PEM, the key without a password")]
+    ClientCertificate(#[source] reqwest::Error),
+    /// The client as a whole.
+    #[error("failed to set up the HTTP client")]
+    Client(#[source] reqwest::Error),
+}
+
+/// Builds a client.
+///
+/// Redirects are not followed: they would turn a POST into a GET, and carry credentials to where nobody wanted them.
+///
+/// # Errors
+/// A certificate or key cannot be used.
+pub fn client(options: &HttpOptions) -> Result<reqwest::Client, HttpError> {
+    let mut builder = reqwest::Client::builder()
+        .user_agent(USER_AGENT)
+        .redirect(reqwest::redirect::Policy::none())
+        .timeout(options.timeout)
+        .connect_timeout(options.connect_timeout);
+    if let Some(ca) = &options.ca {
+        let certificates = reqwest::Certificate::from_pem_bundle(ca.expose().as_bytes()).map_err(|error| HttpError::Ca(Some(error)))?;
+        if certificates.is_empty() {
+            return Err(HttpError::Ca(None));
+        }
+        builder = builder.tls_certs_only(certificates);
+    }
+    if let Some(own) = &options.client_certificate {
+        let pem = format!("{}\n{}", own.certificate.expose(), own.key.expose());
+        builder = builder.identity(reqwest::Identity::from_pem(pem.as_bytes()).map_err(HttpError::ClientCertificate)?);
+    }
+    builder.build().map_err(HttpError::Client)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_pem_is_refused_without_repeating_it() {
+        let options = |ca: Option<&str>, own: Option<(&str, &str)>| HttpOptions {
+            ca: ca.map(SecretText::from),
+            client_certificate: own.map(|(certificate, key)| ClientCertificate { certificate: certificate.into(), key: key.into() }),
+            ..HttpOptions::default()
+        };
+        assert!(client(&options(None, None)).is_ok());
+        let error = client(&options(Some("topsecret"), None)).expect_err("no certificate");
+        assert!(matches!(error, HttpError::Ca(_)), "{error}");
+        let error = client(&options(None, Some(("topsecret", "topsecret")))).expect_err("no certificate");
+        assert!(matches!(error, HttpError::ClientCertificate(_)), "{error}");
+        assert!(!format!("{error:?}").contains("topsecret"));
+    }
+}

@@ -1,0 +1,143 @@
+//! The seam that hides where documents flow: memory here, Kafka later. A worker lane sees three traits only:
+//! [`SourceWriter`] (the publisher's side), [`SourceReader`] (its own) and [`Dest`] (where results go).
+//! Terminal events take the way of [`crate::indexers::EventSink`].
+//!
+//! Documents of one id always take the same lane, so their order is kept at any number of threads.
+
+#[cfg(test)]
+mod compliance;
+pub mod local;
+mod queue;
+pub mod recording;
+
+use crate::document::{Document, Row, Rows};
+use crate::event::Tag;
+use std::time::Instant;
+
+/// The other side is gone or the run ends: stop working.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed;
+
+/// Where the publisher puts documents.
+///
+/// # Contract
+/// * Called from one thread. Sequence numbers are dense and growing.
+/// * Documents of one id arrive in the order in which they were sent. Nothing is lost, nothing arrives twice
+///   (within one attempt).
+/// * `send` blocks while the way is full (bounded in documents and bytes) and may hold documents back until `flush`.
+pub trait SourceWriter: Send {
+    /// Sends a document.
+    ///
+    /// # Errors
+    /// The readers are gone, or the run ends.
+    fn send(&mut self, seq: u64, document: Document) -> Result<(), Closed>;
+
+    /// Sends a row; the reader makes the document of it.
+    ///
+    /// # Errors
+    /// As [`SourceWriter::send`].
+    fn send_row(&mut self, seq: u64, row: Row<'_>) -> Result<(), Closed> {
+        self.send(seq, row.to_document())
+    }
+
+    /// Hands over what was held back.
+    ///
+    /// # Errors
+    /// As [`SourceWriter::send`].
+    fn flush(&mut self) -> Result<(), Closed>;
+
+    /// The highest number up to which everything is acknowledged: it will be read, whatever happens to the publisher.
+    fn acknowledged(&self) -> u64;
+
+    /// No more documents will come: readers end once they have read the rest.
+    fn finish(&mut self);
+}
+
+/// Where a worker lane gets documents from.
+///
+/// # Contract
+/// One lane, one thread. The lane asks for the next batch only after everything that the one before led to has been
+/// handed on (to the [`Dest`], or as an event).
+pub trait SourceReader: Send {
+    /// Waits for a batch, at most until the given moment.
+    fn poll(&mut self, until: Option<Instant>) -> Polled;
+}
+
+/// What [`SourceReader::poll`] found.
+#[derive(Debug)]
+pub enum Polled {
+    /// Documents.
+    Batch(SourceBatch),
+    /// Nothing until the given moment.
+    Nothing,
+    /// Nothing will come any more.
+    End,
+}
+
+/// Where a worker lane puts the documents that have passed the stages.
+///
+/// # Contract
+/// Documents are taken in order; for one id that is the order in which they reach the index. `forward` blocks while the
+/// indexer is busy, so that a slow backend slows the source.
+pub trait Dest {
+    /// Hands a document over.
+    ///
+    /// # Errors
+    /// The run ends.
+    fn forward(&mut self, document: Document, tag: Tag) -> Result<(), Closed>;
+
+    /// When what is held back must be handed on, if anything is.
+    fn deadline(&self) -> Option<Instant>;
+
+    /// Hands on what is held back.
+    ///
+    /// # Errors
+    /// The run ends.
+    fn flush(&mut self) -> Result<(), Closed>;
+}
+
+/// Source documents for one lane.
+#[derive(Debug)]
+pub struct SourceBatch {
+    /// The number of each document, growing.
+    pub seqs: Vec<u64>,
+    /// The documents.
+    pub payload: Payload,
+}
+
+/// The documents of a batch, finished or as rows.
+#[derive(Debug)]
+pub enum Payload {
+    /// Documents.
+    Documents(Vec<Document>),
+    /// Rows: the lane makes the documents, so that building them is not the one reader's work.
+    Rows(Rows),
+}
+
+impl SourceBatch {
+    /// How many documents there are.
+    pub fn len(&self) -> usize {
+        self.seqs.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.seqs.is_empty()
+    }
+
+    /// A document of the batch, as it was received; the batch keeps its own.
+    pub fn document(&self, index: usize) -> Document {
+        match &self.payload {
+            Payload::Documents(documents) => documents[index].clone(),
+            Payload::Rows(rows) => rows.document(index),
+        }
+    }
+
+    /// A document of the batch that nobody will ask for again.
+    pub fn take(&mut self, index: usize) -> Document {
+        match &mut self.payload {
+            Payload::Documents(documents) => std::mem::replace(&mut documents[index], Document::new("")),
+            Payload::Rows(rows) => rows.document(index),
+        }
+    }
+}
