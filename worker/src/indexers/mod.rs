@@ -1,6 +1,17 @@
 //! Indexers: where documents go. One file or folder a backend, behind [`Backend`]; batching, retries and order are common.
 
+mod batch;
+mod lane;
 pub mod nop;
+mod projection;
+mod retry;
+mod schedule;
+mod sender;
+mod stats;
+
+pub use lane::{IndexerLane, IndexerOutputs, LaneClosed};
+pub use projection::{Projection, write_json_text, write_number};
+pub use stats::IndexerStats;
 
 use crate::{
     document::Document,
@@ -55,7 +66,9 @@ pub trait Backend: Send + Sync {
 /// What the common part must take care of for a backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// An id may be only once in a request, since the backend does not promise the order within one.
+    /// An id may be only once in a request, since the backend does not promise the order within one, or may refuse one
+    /// operation of an id and take the next. Whoever answers [`ItemAnswer::Busy`] needs this. Without it a lane has one
+    /// request in flight at a time.
     pub distinct_ids: bool,
     /// The backend may refuse single documents, so they are kept (for the dead letter) until it has answered.
     pub keep_documents: bool,
@@ -95,6 +108,8 @@ impl Request {
 /// The answer to a request.
 #[derive(Debug)]
 pub enum Answer {
+    /// All items were taken. Shorter than an answer for each.
+    Done,
     /// One for each item sent, in order.
     Items(Vec<ItemAnswer>),
     /// The request as a whole was not taken: no connection, 429, 502 to 504. An outage, not the documents' fault.
