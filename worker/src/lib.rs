@@ -13,6 +13,7 @@ pub mod http;
 pub mod indexers;
 pub mod manifest;
 pub mod messenger;
+pub mod pipeline;
 pub mod problem;
 pub mod secrets;
 pub mod stages;

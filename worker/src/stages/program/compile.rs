@@ -1,0 +1,185 @@
+//! Compiling VRL: what a program may do, which fields it touches, and how its errors are told.
+
+use crate::problem::Problems;
+use std::collections::BTreeMap;
+use vrl::{
+    compiler::{CompileConfig, ExpressionError, Function, Program, compile_with_external, state::ExternalEnv},
+    diagnostic::{Diagnostic, DiagnosticList, DiagnosticMessage, Formatter, Label},
+    path::{OwnedSegment, OwnedTargetPath, PathPrefix},
+    value::{KeyString, Kind, kind::Collection},
+};
+
+/// Functions that programs may not use: `log` would write into our log from a user's text.
+const WITHHELD: [&str; 1] = ["log"];
+
+/// Brackets within brackets. Each level costs stack when the program is compiled.
+const DEEPEST_NESTING: usize = 100;
+
+/// A program, with what must be known to run it.
+pub(super) struct Compiled {
+    pub(super) program: Program,
+    pub(super) scope: Scope,
+    source: String,
+}
+
+/// Which part of a document a program touches.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Scope {
+    pub(super) fields: Fields,
+    /// It asks for `%id` or `%parent_id`.
+    pub(super) asks_for_ids: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Fields {
+    /// These top level fields.
+    Named(Vec<KeyString>),
+    /// The document as a whole.
+    All,
+}
+
+/// Why a text is no program.
+#[derive(Debug, PartialEq)]
+pub(super) struct ProgramFault {
+    pub(super) message: String,
+    pub(super) inside: Option<(usize, usize)>,
+}
+
+impl ProgramFault {
+    pub(super) fn report(self, field: &str, problems: &mut Problems<'_>) {
+        match self.inside {
+            Some(place) => problems.add_inside(field, place, self.message),
+            None => problems.add(field, self.message),
+        }
+    }
+}
+
+impl Compiled {
+    /// A program that may change the document's fields, but not its ids.
+    pub(super) fn program(source: &str) -> Result<Self, ProgramFault> {
+        let mut config = CompileConfig::default();
+        config.set_read_only_path(OwnedTargetPath::metadata_root(), true);
+        compile(source, "program", config)
+    }
+
+    /// A program that changes nothing and gives true or false.
+    pub(super) fn predicate(source: &str) -> Result<Self, ProgramFault> {
+        let mut config = CompileConfig::default();
+        config.set_read_only();
+        let compiled = compile(source, "predicate", config)?;
+        let result = compiled.program.final_type_info().result;
+        if result.is_boolean() {
+            return Ok(compiled);
+        }
+        let message = format!(
+            "a predicate must give true or false for every document, this one gives {}; compare, for example .flag == true",
+            result.kind()
+        );
+        Err(ProgramFault { message, inside: None })
+    }
+
+    /// An error at run time, with the line of the program in which it happened.
+    pub(super) fn explain(&self, error: &ExpressionError) -> String {
+        let message = error.message();
+        let labels = error.labels();
+        let labelled = labels.iter().find(|label| label.primary).or(labels.first()).map(|label| label.span.start());
+        let (start, message) = match split_span(&message) {
+            Some((start, text)) => (Some(labelled.unwrap_or(start)), text),
+            None => (labelled, message),
+        };
+        let Some(start) = start.filter(|start| self.source.is_char_boundary(*start)) else { return message };
+        let (line, _) = place(&self.source, start);
+        let text = self.source.lines().nth(line - 1).unwrap_or_default().trim();
+        let text: String = if text.chars().count() > 80 { text.chars().take(79).chain(['…']).collect() } else { text.to_owned() };
+        format!("line {line} of the program, `{text}`: {message}")
+    }
+}
+
+/// Takes the span out of `function call error for "to_float" at (9:26): …`.
+fn split_span(message: &str) -> Option<(usize, String)> {
+    let (before, rest) = message.split_once(" at (")?;
+    let (span, after) = rest.split_once(')')?;
+    let (start, end) = span.split_once(':')?;
+    end.parse::<usize>().ok()?;
+    let before = before.strip_prefix("function call error for ").unwrap_or(before);
+    Some((start.parse().ok()?, format!("{before}{after}")))
+}
+
+fn compile(source: &str, what: &str, config: CompileConfig) -> Result<Compiled, ProgramFault> {
+    if deepest_nesting(source) > DEEPEST_NESTING {
+        return Err(ProgramFault { message: format!("more than {DEEPEST_NESTING} brackets within each other"), inside: None });
+    }
+    let result = compile_with_external(source, &functions(), &environment(), config).map_err(|errors| fault(source, what, errors))?;
+    let scope = scope(source, &result.program);
+    Ok(Compiled { program: result.program, scope, source: source.to_owned() })
+}
+
+fn functions() -> Vec<Box<dyn Function>> {
+    let mut functions = vrl::stdlib::all();
+    functions.retain(|function| !WITHHELD.contains(&function.identifier()));
+    functions
+}
+
+/// The types that a program starts with: fields are JSON, `%id` is text, `%parent_id` text or null.
+fn environment() -> ExternalEnv {
+    let ids = BTreeMap::from([("id".into(), Kind::bytes()), ("parent_id".into(), Kind::bytes().or_null())]);
+    ExternalEnv::new_with_kind(Kind::object(Collection::json()), Kind::object(Collection::from_parts(ids, Kind::undefined())))
+}
+
+/// Opening brackets that are not closed yet, at most. Brackets in texts count too: nobody writes a hundred of them.
+fn deepest_nesting(source: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    for byte in source.bytes() {
+        match byte {
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
+}
+
+fn scope(source: &str, program: &Program) -> Scope {
+    let info = program.info();
+    let mut names: Vec<KeyString> = Vec::new();
+    // `unnest` reads the whole document, whichever path it is given
+    let mut is_all = source.contains("unnest");
+    let mut asks_for_ids = false;
+    for path in info.target_queries.iter().chain(&info.target_assignments) {
+        match (path.prefix, path.path.segments.first()) {
+            (PathPrefix::Metadata, _) => asks_for_ids = true,
+            (PathPrefix::Event, Some(OwnedSegment::Field(name))) if names.contains(name) => {}
+            (PathPrefix::Event, Some(OwnedSegment::Field(name))) => names.push(name.clone()),
+            (PathPrefix::Event, _) => is_all = true,
+        }
+    }
+    Scope { fields: if is_all { Fields::All } else { Fields::Named(names) }, asks_for_ids }
+}
+
+fn fault(source: &str, what: &str, errors: DiagnosticList) -> ProgramFault {
+    let problems: Vec<Diagnostic> = errors.iter().filter(|diagnostic| diagnostic.is_problem()).cloned().collect();
+    let start = |diagnostic: &Diagnostic| first_label(&diagnostic.labels).map_or(usize::MAX, |label| label.span.start());
+    let first = problems.iter().min_by_key(|diagnostic| start(diagnostic));
+    let headline = first.map_or("unknown error", |diagnostic| diagnostic.message());
+    let more = match problems.len() {
+        0 | 1 => String::new(),
+        2 => " (and one more error)".into(),
+        count => format!(" (and {} more errors)", count - 1),
+    };
+    let inside = first.and_then(|diagnostic| first_label(&diagnostic.labels)).map(|label| place(source, label.span.start()));
+    let details = Formatter::new(source, problems.clone()).to_string();
+    ProgramFault { message: format!("the {what} does not compile: {headline}{more}\n{}", details.trim_matches('\n')), inside }
+}
+
+fn first_label(labels: &[Label]) -> Option<&Label> {
+    labels.iter().filter(|label| label.primary).min_by_key(|label| label.span.start()).or(labels.first())
+}
+
+/// Line and column of a byte, from 1; columns count characters.
+fn place(source: &str, at: usize) -> (usize, usize) {
+    let before = source.get(..at).unwrap_or(source);
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    (line, column)
+}

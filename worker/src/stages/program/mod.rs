@@ -1,0 +1,147 @@
+//! Programs and predicates in VRL: compiled once, run by each lane over the fields that they touch and no others.
+
+mod compile;
+mod convert;
+mod target;
+
+#[cfg(test)]
+mod tests;
+
+use self::{compile::Compiled, target::Touched};
+use super::StageError;
+use crate::{document::Document, problem::Problems};
+use std::{
+    ops::ControlFlow,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use vrl::{
+    compiler::{
+        ExpressionError, TimeZone,
+        runtime::{ExecutionControl, Runtime, Terminate},
+    },
+    value::Value as VrlValue,
+};
+
+/// A program may work on one document so long.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
+
+/// So many steps of a program pass between two looks at the clock.
+const STEPS_PER_LOOK: u32 = 4096;
+
+/// A program that changes documents.
+pub(super) struct Program {
+    lane: Lane,
+}
+
+/// Why a program came to no end of its own.
+#[derive(Debug, PartialEq)]
+pub(super) enum Ended {
+    /// `abort`, with the reason it gave.
+    Aborted(String),
+    /// An error, or the time was over.
+    Failed(StageError),
+}
+
+impl Program {
+    /// Compiles a program, or reports all of its errors as one problem.
+    pub(super) fn compile(source: &str, field: &str, problems: &mut Problems<'_>) -> Option<Self> {
+        let compiled = Compiled::program(source).map_err(|fault| fault.report(field, problems)).ok()?;
+        Some(Self { lane: Lane::new(Arc::new(compiled)) })
+    }
+
+    /// Runs over a document. Unless it came to its end, the document is as it was.
+    pub(super) fn run(&mut self, document: &mut Document) -> Result<(), Ended> {
+        self.lane.run(document)?;
+        self.lane.touched.put_back(document).map_err(Ended::Failed)
+    }
+}
+
+impl Clone for Program {
+    fn clone(&self) -> Self {
+        Self { lane: Lane::new(Arc::clone(&self.lane.compiled)) }
+    }
+}
+
+/// A program that says whether something holds for a document.
+pub(crate) struct Predicate {
+    lane: Lane,
+}
+
+impl Predicate {
+    /// Compiles a predicate, or reports all of its errors as one problem.
+    pub(crate) fn compile(source: &str, field: &str, problems: &mut Problems<'_>) -> Option<Self> {
+        let compiled = Compiled::predicate(source).map_err(|fault| fault.report(field, problems)).ok()?;
+        Some(Self { lane: Lane::new(Arc::new(compiled)) })
+    }
+
+    /// Whether it holds.
+    ///
+    /// # Errors
+    /// The predicate failed at run time.
+    pub(crate) fn holds(&mut self, document: &Document) -> Result<bool, StageError> {
+        match self.lane.run(document) {
+            Ok(VrlValue::Boolean(yes)) => Ok(yes),
+            Ok(other) => Err(StageError(format!("`when` gave {other}, neither true nor false"))),
+            Err(Ended::Aborted(reason)) => Err(StageError(format!("`when` was aborted: {reason}"))),
+            Err(Ended::Failed(error)) => Err(StageError(format!("`when`: {error}"))),
+        }
+    }
+}
+
+impl Clone for Predicate {
+    fn clone(&self) -> Self {
+        Self { lane: Lane::new(Arc::clone(&self.lane.compiled)) }
+    }
+}
+
+/// What one lane needs to run a compiled program.
+struct Lane {
+    compiled: Arc<Compiled>,
+    runtime: Runtime,
+    touched: Touched,
+    /// The zone in which times without one are read: UTC, so that a program gives the same on every machine.
+    zone: TimeZone,
+}
+
+impl Lane {
+    fn new(compiled: Arc<Compiled>) -> Self {
+        Self { touched: Touched::new(&compiled.scope), compiled, runtime: Runtime::default(), zone: TimeZone::parse("UTC").unwrap_or_default() }
+    }
+
+    fn run(&mut self, document: &Document) -> Result<VrlValue, Ended> {
+        self.touched.take_from(document);
+        let mut limit = TimeLimit::default();
+        let result = self.runtime.resolve_with_control(&mut self.touched, &self.compiled.program, &self.zone, &mut limit);
+        self.runtime.clear();
+        result.map_err(|end| self.ended(end))
+    }
+
+    fn ended(&self, end: Terminate) -> Ended {
+        match end {
+            Terminate::Abort(ExpressionError::Abort { message, .. }) => Ended::Aborted(message.unwrap_or_else(|| "aborted".into())),
+            Terminate::Interrupted => {
+                Ended::Failed(StageError(format!("the program was stopped after {} seconds", TIME_LIMIT.as_secs())))
+            }
+            Terminate::Abort(error) | Terminate::Error(error) => Ended::Failed(StageError(self.compiled.explain(&error))),
+        }
+    }
+}
+
+/// Ends a program that takes too long. The clock is read only while a program takes many steps.
+#[derive(Default)]
+struct TimeLimit {
+    steps: u32,
+    first_look: Option<Instant>,
+}
+
+impl ExecutionControl for TimeLimit {
+    fn checkpoint(&mut self) -> ControlFlow<()> {
+        self.steps = self.steps.wrapping_add(1);
+        if !self.steps.is_multiple_of(STEPS_PER_LOOK) {
+            return ControlFlow::Continue(());
+        }
+        let first_look = *self.first_look.get_or_insert_with(Instant::now);
+        if first_look.elapsed() > TIME_LIMIT { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
