@@ -4,8 +4,24 @@ use std::time::{Duration, Instant};
 
 /// Upper bounds of the buckets for durations, in seconds; one more bucket takes what is longer.
 pub const DURATION_BOUNDS: [f64; 18] = [
-    0.000_000_25, 0.000_000_5, 0.000_001, 0.000_002_5, 0.000_005, 0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.001, 0.005, 0.01, 0.05,
-    0.1, 0.5, 1.0, 10.0,
+    0.000_000_25,
+    0.000_000_5,
+    0.000_001,
+    0.000_002_5,
+    0.000_005,
+    0.000_01,
+    0.000_025,
+    0.000_05,
+    0.000_1,
+    0.000_25,
+    0.001,
+    0.005,
+    0.01,
+    0.05,
+    0.1,
+    0.5,
+    1.0,
+    10.0,
 ];
 
 /// Of a fast stage one call of so many is timed, and stands for all of them.

@@ -37,7 +37,8 @@ fn a_dropped_document_is_counted_as_dropped_and_goes_nowhere_s36() {
 
 #[test]
 fn children_go_depth_first_before_their_parent_through_later_stages_only() {
-    let stages = format!(r#"[{{"set": {{"values": {{"before": true}}}}}}, {EXPLODE}, {EXPLODE}, {{"set": {{"values": {{"after": true}}}}}}]"#);
+    let stages =
+        format!(r#"[{{"set": {{"values": {{"before": true}}}}}}, {EXPLODE}, {EXPLODE}, {{"set": {{"values": {{"after": true}}}}}}]"#);
     let recording = run(&stages, document("p", r#"{"v":[[1,2],3]}"#));
     assert_eq!(
         tags(&recording),
@@ -112,8 +113,9 @@ fn children_made_before_an_error_stay_and_their_parent_fails_s8() {
 #[test]
 fn an_error_among_the_children_follows_on_error_of_their_stage() {
     for (on_error, story) in [("Continue", ["+a", "+p"]), ("Drop", ["+a", "-p"])] {
-        let stages =
-            format!(r#"{{"onError": "{on_error}", "explode": {{"source": "v", "target": "t", "idTemplate": "{{t}}", "dropParent": true}}}}"#);
+        let stages = format!(
+            r#"{{"onError": "{on_error}", "explode": {{"source": "v", "target": "t", "idTemplate": "{{t}}", "dropParent": true}}}}"#
+        );
         assert_eq!(run(&stages, document("p", r#"{"v":["a","","c"]}"#)).story, story);
     }
 }

@@ -72,7 +72,8 @@ impl Capture {
 
 fn open(path: &str, context: &StepContext, problems: &mut Problems<'_>) -> Option<(Target, String)> {
     let path = context.resolve(&context.fill(path));
-    let opened = path.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| OpenOptions::new().append(true).create(true).open(&path));
+    let opened =
+        path.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| OpenOptions::new().append(true).create(true).open(&path));
     match opened {
         Ok(file) => Some((Target::File(file), path.display().to_string())),
         Err(error) => {

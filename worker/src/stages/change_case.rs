@@ -129,11 +129,8 @@ mod tests {
     #[test]
     fn update_modes_replace_add_or_leave() {
         let stage = |mode: &str| format!(r#"{{"changeCase": {{"fields": {{"a": "b"}}, "to": "Upper", "updateMode": "{mode}"}}}}"#);
-        for (mode, after) in [
-            ("Overwrite", r#"{"a":"x","b":"X"}"#),
-            ("Append", r#"{"a":"x","b":[1,"X"]}"#),
-            ("Skip", r#"{"a":"x","b":1}"#),
-        ] {
+        for (mode, after) in [("Overwrite", r#"{"a":"x","b":"X"}"#), ("Append", r#"{"a":"x","b":[1,"X"]}"#), ("Skip", r#"{"a":"x","b":1}"#)]
+        {
             assert_eq!(transform(&stage(mode), r#"{"a":"x","b":1}"#), after, "{mode}");
         }
     }

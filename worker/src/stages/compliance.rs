@@ -32,7 +32,12 @@ const fn writes_always(member: Member) -> Member {
 
 const MEMBERS: [Member; 15] = [
     member("capture", r#"{"capture": {"fields": ["a"], "limit": 1}}"#, r#"{"a":1}"#, None),
-    member("changeCase", r#"{"changeCase": {"fields": {"a": "b", "c": "d.e"}, "to": "Title"}}"#, r#"{"a":"x"}"#, Some(r#"{"a":"x","c":5}"#)),
+    member(
+        "changeCase",
+        r#"{"changeCase": {"fields": {"a": "b", "c": "d.e"}, "to": "Title"}}"#,
+        r#"{"a":"x"}"#,
+        Some(r#"{"a":"x","c":5}"#),
+    ),
     member("chunk", r#"{"chunk": {"source": "a", "size": 4}}"#, r#"{"a":"one two three"}"#, Some(r#"{"a":["x"]}"#)),
     writes_always(member(
         "concatenate",
@@ -43,12 +48,7 @@ const MEMBERS: [Member; 15] = [
     member("copy", r#"{"copy": {"fields": {"a": ["b", "c.d"]}}}"#, r#"{"a":"x"}"#, Some(r#"{"a":1,"c":"x"}"#)),
     writes_always(member("drop", r#"{"drop": {}}"#, "{}", None)),
     member("explode", r#"{"explode": {"source": "a", "target": "b"}}"#, r#"{"a":["x"]}"#, Some(r#"{"a":"x"}"#)),
-    member(
-        "extract",
-        r#"{"extract": {"source": "a", "pattern": "(?<b>.)(?<c.d>.)"}}"#,
-        r#"{"a":"xy"}"#,
-        Some(r#"{"a":"xy","c":"x"}"#),
-    ),
+    member("extract", r#"{"extract": {"source": "a", "pattern": "(?<b>.)(?<c.d>.)"}}"#, r#"{"a":"xy"}"#, Some(r#"{"a":"xy","c":"x"}"#)),
     member("keep", r#"{"keep": {"fields": ["a", "x*", "z"]}}"#, r#"{"a":1,"y":2}"#, None),
     writes_always(member("remap", r#"{"remap": {"source": ".b = 1\n.c = to_int!(.a)"}}"#, r#"{"a":"1"}"#, Some(r#"{"a":"x"}"#))),
     member("remove", r#"{"remove": {"fields": ["a", "b[0]", "c*"]}}"#, r#"{"a":1}"#, None),

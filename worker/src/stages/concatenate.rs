@@ -44,7 +44,8 @@ mod tests {
     #[test]
     fn values_of_all_types_become_text() {
         let stage = r#"{"concatenate": {"target": "t", "template": "{s}|{i}|{u}|{f}|{b}|{n}|{gone}|{l}|{o}|{deep.x[1]}|\\{\\}"}}"#;
-        let before = r#"{"s":"ü","i":-3,"u":18446744073709551615,"f":1.0,"b":false,"n":null,"l":["a",2,["b"]],"o":{"k":1},"deep":{"x":[0,7]}}"#;
+        let before =
+            r#"{"s":"ü","i":-3,"u":18446744073709551615,"f":1.0,"b":false,"n":null,"l":["a",2,["b"]],"o":{"k":1},"deep":{"x":[0,7]}}"#;
         let after = transform(stage, before);
         assert!(after.ends_with(r#""t":"ü|-3|18446744073709551615|1.0|false|||a, 2, b|{\"k\":1}|7|{}"}"#), "{after}");
     }
@@ -66,11 +67,7 @@ mod tests {
     #[test]
     fn update_modes_replace_add_or_leave() {
         let stage = |mode: &str| format!(r#"{{"concatenate": {{"target": "t", "template": "{{a}}", "updateMode": "{mode}"}}}}"#);
-        for (mode, after) in [
-            ("Overwrite", r#"{"a":1,"t":"1"}"#),
-            ("Append", r#"{"a":1,"t":[2,"1"]}"#),
-            ("Skip", r#"{"a":1,"t":2}"#),
-        ] {
+        for (mode, after) in [("Overwrite", r#"{"a":1,"t":"1"}"#), ("Append", r#"{"a":1,"t":[2,"1"]}"#), ("Skip", r#"{"a":1,"t":2}"#)] {
             assert_eq!(transform(&stage(mode), r#"{"a":1,"t":2}"#), after, "{mode}");
         }
     }

@@ -69,11 +69,9 @@ mod tests {
     #[test]
     fn update_modes_replace_add_or_leave() {
         let stage = |mode: &str| format!(r#"{{"copy": {{"fields": {{"a": ["b"]}}, "updateMode": "{mode}"}}}}"#);
-        for (mode, after) in [
-            ("Overwrite", r#"{"a":[1,2],"b":[1,2]}"#),
-            ("Append", r#"{"a":[1,2],"b":["x",1,2]}"#),
-            ("Skip", r#"{"a":[1,2],"b":"x"}"#),
-        ] {
+        for (mode, after) in
+            [("Overwrite", r#"{"a":[1,2],"b":[1,2]}"#), ("Append", r#"{"a":[1,2],"b":["x",1,2]}"#), ("Skip", r#"{"a":[1,2],"b":"x"}"#)]
+        {
             assert_eq!(transform(&stage(mode), r#"{"a":[1,2],"b":"x"}"#), after, "{mode}");
         }
     }

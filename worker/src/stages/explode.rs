@@ -33,11 +33,9 @@ impl Explode {
         // before the first child is made, so that no family stays without its parent
         let misfit = values.iter().position(|value| self.target.is_none() && !matches!(value, Value::Object(_)));
         match misfit {
-            Some(i) => Err(StageError(format!(
-                "`{}[{i}]` is {}, not an object; `target` would give it a field",
-                self.source,
-                values[i].kind()
-            ))),
+            Some(i) => {
+                Err(StageError(format!("`{}[{i}]` is {}, not an object; `target` would give it a field", self.source, values[i].kind())))
+            }
             None => Ok(values.to_vec()),
         }
     }
@@ -115,13 +113,18 @@ mod tests {
 
     #[test]
     fn every_bad_setting_is_a_problem() {
-        let found = problems(
-            r#"{"explode": {"source": "a.", "target": "", "idTemplate": "{", "copyFields": ["x", "y["], "parentIdField": ".p"}}"#,
-        );
+        let found =
+            problems(r#"{"explode": {"source": "a.", "target": "", "idTemplate": "{", "copyFields": ["x", "y["], "parentIdField": ".p"}}"#);
         let paths: Vec<_> = found.iter().map(|problem| problem.path.as_str()).collect();
         assert_eq!(
             paths,
-            ["[0].explode.source", "[0].explode.target", "[0].explode.idTemplate", "[0].explode.copyFields[1]", "[0].explode.parentIdField"]
+            [
+                "[0].explode.source",
+                "[0].explode.target",
+                "[0].explode.idTemplate",
+                "[0].explode.copyFields[1]",
+                "[0].explode.parentIdField"
+            ]
         );
     }
 }

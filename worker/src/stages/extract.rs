@@ -35,9 +35,7 @@ impl Extract {
             .capture_names()
             .enumerate()
             .filter_map(|(number, name)| Some((number, name?)))
-            .map(|(number, name)| {
-                setting::path(name, "pattern", problems).map(|target| Group { number, target, found: Vec::new() })
-            })
+            .map(|(number, name)| setting::path(name, "pattern", problems).map(|target| Group { number, target, found: Vec::new() }))
             .collect();
         if groups.is_empty() {
             problems.add("pattern", "has no named group, so nothing is taken; name the target field, for example (?P<number>\\d+)");
@@ -140,10 +138,7 @@ mod tests {
     #[test]
     fn with_all_every_match_of_every_text_is_taken() {
         let stage = r#"{"extract": {"source": "a", "pattern": "(?<x>[a-z]*)(?<d>\\d)?", "all": true}}"#;
-        assert_eq!(
-            transform(stage, r#"{"a":["ab1ü","c"]}"#),
-            r#"{"a":["ab1ü","c"],"x":["ab","","","c",""],"d":["1"]}"#
-        );
+        assert_eq!(transform(stage, r#"{"a":["ab1ü","c"]}"#), r#"{"a":["ab1ü","c"],"x":["ab","","","c",""],"d":["1"]}"#);
         let once = r#"{"extract": {"source": "a", "pattern": "(?<x>\\d)", "all": true}}"#;
         assert_eq!(transform(once, r#"{"a":"1"}"#), r#"{"a":"1","x":["1"]}"#);
     }
@@ -157,11 +152,8 @@ mod tests {
     #[test]
     fn update_modes_replace_add_or_leave() {
         let stage = |mode: &str| format!(r#"{{"extract": {{"source": "a", "pattern": "(?<x>\\d)", "updateMode": "{mode}"}}}}"#);
-        for (mode, after) in [
-            ("Overwrite", r#"{"a":"1","x":"1"}"#),
-            ("Append", r#"{"a":"1","x":[0,"1"]}"#),
-            ("Skip", r#"{"a":"1","x":0}"#),
-        ] {
+        for (mode, after) in [("Overwrite", r#"{"a":"1","x":"1"}"#), ("Append", r#"{"a":"1","x":[0,"1"]}"#), ("Skip", r#"{"a":"1","x":0}"#)]
+        {
             assert_eq!(transform(&stage(mode), r#"{"a":"1","x":0}"#), after, "{mode}");
         }
     }

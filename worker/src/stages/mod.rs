@@ -27,7 +27,7 @@ mod template;
 #[cfg(test)]
 mod compliance;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 use crate::{
     context::StepContext,
@@ -124,10 +124,9 @@ fn check_names(stages: &[StageSpec], problems: &mut Problems<'_>) {
     for (index, stage) in stages.iter().enumerate() {
         let name = stage.display_name(index);
         let Some(first) = taken.insert(name.clone(), index) else { continue };
-        problems.below(&format!("[{index}]")).add(
-            "name",
-            format!("the name `{name}` is taken by stage {}; give each stage a name of its own", first + 1),
-        );
+        problems
+            .below(&format!("[{index}]"))
+            .add("name", format!("the name `{name}` is taken by stage {}; give each stage a name of its own", first + 1));
     }
 }
 

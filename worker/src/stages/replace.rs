@@ -126,9 +126,8 @@ mod tests {
 
     #[test]
     fn update_modes_apply_to_the_target() {
-        let stage = |mode: &str| {
-            format!(r#"{{"replace": {{"source": "a", "target": "t", "pattern": "x", "with": "y", "updateMode": "{mode}"}}}}"#)
-        };
+        let stage =
+            |mode: &str| format!(r#"{{"replace": {{"source": "a", "target": "t", "pattern": "x", "with": "y", "updateMode": "{mode}"}}}}"#);
         for (mode, after, unmatched) in [
             ("Overwrite", r#"{"a":"x","t":"y"}"#, r#"{"a":"q","t":"q"}"#),
             ("Append", r#"{"a":"x","t":[1,"y"]}"#, r#"{"a":"q","t":[1,"q"]}"#),

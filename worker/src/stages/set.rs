@@ -55,30 +55,20 @@ mod tests {
     #[test]
     fn values_keep_their_json_type_x20() {
         let stage = r#"{"set": {"values": {"a": 1, "b": 1.5, "c": true, "d": null, "e": ["x", 2], "f": {"g": 18446744073709551615}}}}"#;
-        assert_eq!(
-            transform(stage, r#"{"z":0}"#),
-            r#"{"z":0,"a":1,"b":1.5,"c":true,"d":null,"e":["x",2],"f":{"g":18446744073709551615}}"#
-        );
+        assert_eq!(transform(stage, r#"{"z":0}"#), r#"{"z":0,"a":1,"b":1.5,"c":true,"d":null,"e":["x",2],"f":{"g":18446744073709551615}}"#);
     }
 
     #[test]
     fn nested_paths_make_what_is_missing() {
         assert_eq!(transform(r#"{"set": {"values": {"a.b[0].c": 1}}}"#, "{}"), r#"{"a":{"b":[{"c":1}]}}"#);
         assert_eq!(transform(r#"{"set": {"values": {"a.b": 1}}}"#, r#"{"a":{"c":2}}"#), r#"{"a":{"c":2,"b":1}}"#);
-        assert_eq!(
-            failure(r#"{"set": {"values": {"a.b": 1}}}"#, r#"{"a":"text"}"#),
-            "cannot write `a.b`: `a` is text, not an object"
-        );
+        assert_eq!(failure(r#"{"set": {"values": {"a.b": 1}}}"#, r#"{"a":"text"}"#), "cannot write `a.b`: `a` is text, not an object");
     }
 
     #[test]
     fn update_modes_replace_add_or_leave() {
         let stage = |mode: &str| format!(r#"{{"set": {{"values": {{"a": 1, "b": 2}}, "updateMode": "{mode}"}}}}"#);
-        for (mode, after) in [
-            ("Overwrite", r#"{"a":1,"b":2}"#),
-            ("Append", r#"{"a":["x",1],"b":2}"#),
-            ("Skip", r#"{"a":"x","b":2}"#),
-        ] {
+        for (mode, after) in [("Overwrite", r#"{"a":1,"b":2}"#), ("Append", r#"{"a":["x",1],"b":2}"#), ("Skip", r#"{"a":"x","b":2}"#)] {
             assert_eq!(transform(&stage(mode), r#"{"a":"x"}"#), after, "{mode}");
         }
     }

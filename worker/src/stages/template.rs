@@ -26,12 +26,7 @@ pub(super) enum Item {
 
 impl Template {
     /// A template for a field of a document.
-    pub(super) fn for_field(
-        text: &str,
-        defaults: &BTreeMap<String, String>,
-        field: &str,
-        problems: &mut Problems<'_>,
-    ) -> Option<Self> {
+    pub(super) fn for_field(text: &str, defaults: &BTreeMap<String, String>, field: &str, problems: &mut Problems<'_>) -> Option<Self> {
         let mut unused: Vec<&String> = defaults.keys().collect();
         let template = Self::read(text, field, problems, |key, path| {
             unused.retain(|name| *name != key);

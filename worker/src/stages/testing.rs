@@ -31,11 +31,7 @@ pub(crate) fn context_in(base_dir: &Path) -> StepContext {
 
 /// Stages out of JSON: one stage or a list.
 pub(crate) fn stages(json: &str) -> Vec<Stage> {
-    if json.trim_start().starts_with('[') {
-        serde_json::from_str(json).expect(json)
-    } else {
-        vec![serde_json::from_str(json).expect(json)]
-    }
+    if json.trim_start().starts_with('[') { serde_json::from_str(json).expect(json) } else { vec![serde_json::from_str(json).expect(json)] }
 }
 
 pub(crate) fn plan_in(context: &StepContext, json: &str) -> Plan {

@@ -69,7 +69,9 @@ pub(super) fn to_vrl(value: &Value) -> VrlValue {
         Value::Float(number) => VrlValue::from_f64_or_zero(*number),
         Value::Text(text) => VrlValue::from(text.as_str()),
         Value::List(values) => VrlValue::Array(values.iter().map(to_vrl).collect()),
-        Value::Object(fields) => VrlValue::Object(fields.iter().map(|(key, value)| (KeyString::from(key.as_str()), to_vrl(value))).collect()),
+        Value::Object(fields) => {
+            VrlValue::Object(fields.iter().map(|(key, value)| (KeyString::from(key.as_str()), to_vrl(value))).collect())
+        }
     }
 }
 

@@ -106,7 +106,12 @@ struct Lane {
 
 impl Lane {
     fn new(compiled: Arc<Compiled>) -> Self {
-        Self { touched: Touched::new(&compiled.scope), compiled, runtime: Runtime::default(), zone: TimeZone::parse("UTC").unwrap_or_default() }
+        Self {
+            touched: Touched::new(&compiled.scope),
+            compiled,
+            runtime: Runtime::default(),
+            zone: TimeZone::parse("UTC").unwrap_or_default(),
+        }
     }
 
     fn run(&mut self, document: &Document) -> Result<VrlValue, Ended> {
@@ -120,9 +125,7 @@ impl Lane {
     fn ended(&self, end: Terminate) -> Ended {
         match end {
             Terminate::Abort(ExpressionError::Abort { message, .. }) => Ended::Aborted(message.unwrap_or_else(|| "aborted".into())),
-            Terminate::Interrupted => {
-                Ended::Failed(StageError(format!("the program was stopped after {} seconds", TIME_LIMIT.as_secs())))
-            }
+            Terminate::Interrupted => Ended::Failed(StageError(format!("the program was stopped after {} seconds", TIME_LIMIT.as_secs()))),
             Terminate::Abort(error) | Terminate::Error(error) => Ended::Failed(StageError(self.compiled.explain(&error))),
         }
     }

@@ -40,12 +40,18 @@ fn a_program_may_rewrite_the_document_as_a_whole() {
     assert_eq!(failure(&remap(". = [1]"), "{}"), "the program made the document a list; it must stay an object");
     let unnested = failure(&remap(". = unnest!(.l)"), r#"{"l":[1,2],"x":1}"#);
     assert_eq!(unnested, "the program made the document a list; it must stay an object");
-    assert_eq!(remapped("rows = unnest!(.l); .n = length(rows); .first = rows[0]", r#"{"x":1,"l":[7,8]}"#), r#"{"x":1,"l":[7,8],"first":{"l":7,"x":1},"n":2}"#);
+    assert_eq!(
+        remapped("rows = unnest!(.l); .n = length(rows); .first = rows[0]", r#"{"x":1,"l":[7,8]}"#),
+        r#"{"x":1,"l":[7,8],"first":{"l":7,"x":1},"n":2}"#
+    );
 }
 
 #[test]
 fn what_json_does_not_know_becomes_text_or_an_error() {
-    assert_eq!(remapped(r#".t = parse_timestamp!(.t, "%Y-%m-%d %H:%M")"#, r#"{"t":"2024-02-29 12:30"}"#), r#"{"t":"2024-02-29T12:30:00Z"}"#);
+    assert_eq!(
+        remapped(r#".t = parse_timestamp!(.t, "%Y-%m-%d %H:%M")"#, r#"{"t":"2024-02-29 12:30"}"#),
+        r#"{"t":"2024-02-29T12:30:00Z"}"#
+    );
     assert_eq!(remapped(".b = decode_base64!(.b)", r#"{"b":"/wD+"}"#), r#"{"b":"/wD+"}"#);
     assert_eq!(remapped(".b = decode_base64!(.b)", r#"{"b":"YcO8"}"#), r#"{"b":"aü"}"#);
     assert_eq!(failure(&remap(".a = {\"x\": [r'a']}"), "{}"), "`a.x[0]` is a regular expression, which a document cannot hold");
@@ -79,7 +85,8 @@ fn abort_drops_with_its_reason() {
 
 #[test]
 fn ids_can_be_read_and_not_written() {
-    let stages = r#"[{"explode": {"source": "v", "target": "v"}}, {"remap": {"source": ".id = %id\n.up = upcase(%id)\n.parent = %parent_id"}}]"#;
+    let stages =
+        r#"[{"explode": {"source": "v", "target": "v"}}, {"remap": {"source": ".id = %id\n.up = upcase(%id)\n.parent = %parent_id"}}]"#;
     let recording = run(stages, document("p", r#"{"v":[1]}"#));
     assert_eq!(to_json(&recording.forwarded[0].0), r##"{"v":1,"id":"p#0","up":"P#0","parent":"p"}"##);
     assert_eq!(to_json(&recording.forwarded[1].0), r#"{"v":[1],"id":"p","up":"P","parent":null}"#);
@@ -111,10 +118,9 @@ fn all_errors_of_a_program_are_one_problem_with_the_place_of_the_first() {
 
 #[test]
 fn a_broken_program_and_predicate_say_where() {
-    for (stage, path, place) in [
-        (remap(".x = to_float!(.y"), "[0].remap.source", (1, 18)),
-        (r#"{"when": ".a ==", "drop": {}}"#.into(), "[0].when", (1, 6)),
-    ] {
+    for (stage, path, place) in
+        [(remap(".x = to_float!(.y"), "[0].remap.source", (1, 18)), (r#"{"when": ".a ==", "drop": {}}"#.into(), "[0].when", (1, 6))]
+    {
         let found = problems(&stage);
         assert_eq!(found.len(), 1, "{stage}");
         assert_eq!(found[0].path, path);
