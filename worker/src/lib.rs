@@ -15,5 +15,6 @@ pub mod manifest;
 pub mod messenger;
 pub mod pipeline;
 pub mod problem;
+pub mod publisher;
 pub mod secrets;
 pub mod stages;
