@@ -93,6 +93,10 @@ impl Publish for Recording {
         self.take(Entry::Fault(fault), after)
     }
 
+    fn flush(&mut self) -> Result<(), Stopped> {
+        Ok(())
+    }
+
     fn progress(&mut self, done: u64, total: Option<u64>) {
         assert!(total.is_none_or(|total| done <= total), "{done} of {total:?}");
         assert!(self.progress.is_none_or(|(before, _)| before <= done), "progress goes forward");

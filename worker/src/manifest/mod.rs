@@ -158,7 +158,11 @@ fn check_object<'a>(source: &'a Source, kind: Kind, mut root: Node, mut findings
     let schema = kind.schema();
     let name = object::name_of(&root, &mut findings);
     schema_walk::walk(&root, &schema.object, &mut findings);
-    let json = schema_walk::to_json(&root, &schema.object);
+    let mut json = schema_walk::to_json(&root, &schema.object);
+    if let (Some(name), Some(Value::Object(metadata))) = (&name, json.get_mut("metadata")) {
+        // The API server makes the name out of `generateName` before it runs the rules.
+        metadata.entry("name").or_insert_with(|| name.as_str().into());
+    }
     rules::check(&root, &json, schema, &mut findings);
     components::check(kind, &root, &source.text, &json, &mut findings);
     Checked { source, namespace: object::namespace_of(&root), root, kind, name, json, findings }

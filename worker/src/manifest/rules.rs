@@ -32,5 +32,7 @@ fn is_new(error: &ValidationError, shape: &[Finding]) -> bool {
     let about_mistyped_key =
         shape.iter().any(|finding| parent(&finding.path) == error.field_path && finding.message.starts_with("unknown field"));
     let about_faulty_value = shape.iter().any(|finding| is_within(&error.field_path, &finding.path) && !finding.path.is_empty());
-    !(stumbled || about_mistyped_key || about_faulty_value)
+    // The name was looked at before, at its place; the rule can only name the object.
+    let about_name = error.rule.contains("self.metadata.name") && shape.iter().any(|finding| is_within(&finding.path, "metadata"));
+    !(stumbled || about_mistyped_key || about_faulty_value || about_name)
 }

@@ -256,6 +256,16 @@ fn a_password_in_clear_text_is_not_repeated() {
 }
 
 #[test]
+fn a_name_that_is_wrong_is_one_problem_and_a_generated_one_is_none() {
+    let long = pipeline(NOP).replace("name: p", &format!("name: {}", "a".repeat(64)));
+    let found = problems(&long);
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert!(found[0].starts_with("f.yaml:4:9: metadata.name: has 64 characters"), "{}", found[0]);
+    let manifests = check(&[("f.yaml", &pipeline(NOP).replace("name: p", "generateName: p-"))]).expect("valid");
+    assert_eq!(manifests.pipelines[0].name, "p");
+}
+
+#[test]
 fn nothing_to_read_is_a_problem() {
     for text in ["", "# only a comment\n", "---\n---\n", "\u{feff}", "apiVersion: v1\nkind: Secret\n"] {
         assert_eq!(problems(text), ["f.yaml: holds no object of penstock.io/v1alpha1"], "{text:?}");
