@@ -44,6 +44,7 @@ pub fn schema<T: JsonSchema>() -> Value {
         .with_transform(UnwrappedDocs)
         .with_transform(OptionalIsNotNullable)
         .with_transform(DocumentedEnums) // before kube's rewriter, which throws the docs away
+        .with_transform(FullerDocs) // likewise: it prefers the short ones
         .with_transform(StructuralSchemaRewriter)
         .with_transform(Unions) // after it: it makes the `oneOf`
         .with_transform(NumberFormats)
@@ -139,6 +140,27 @@ fn values_and_doc(variant: &Value) -> Option<(Vec<Value>, Option<String>)> {
         _ => return None,
     };
     Some((values, variant["description"].as_str().map(str::to_owned)))
+}
+
+/// Describes a component in full. The doc of its key in the union often is the beginning of the component's own,
+/// and would hide the rest.
+#[derive(Clone)]
+struct FullerDocs;
+
+impl Transform for FullerDocs {
+    fn transform(&mut self, schema: &mut Schema) {
+        transform_subschemas(self, schema);
+        let Some(Value::Array(alternatives)) = schema.get_mut("oneOf") else { return };
+        for alternative in alternatives.iter_mut().filter_map(Value::as_object_mut) {
+            let Some(short) = alternative.get("description").and_then(Value::as_str) else { continue };
+            let Some(component) = alternative.get("properties").and_then(Value::as_object).and_then(|keys| keys.values().next()) else {
+                continue;
+            };
+            if component["description"].as_str().is_some_and(|full| full.starts_with(short)) {
+                alternative.remove("description");
+            }
+        }
+    }
 }
 
 /// Says "exactly one key" by rules with messages that help. With `oneOf` the server also reports what the first

@@ -50,7 +50,7 @@ pub struct Opensearch {
     #[serde(default)]
     pub gzip: bool,
     /// Time for one request. Without external versioning keep it at 60 s or more: a request that the cluster carries out after
-    /// it was given up could overwrite a newer document. Default: `60s`.
+    /// it was given up could overwrite a newer document. Default: `1m`.
     #[serde(default = "default_timeout")]
     pub timeout: Duration,
 }

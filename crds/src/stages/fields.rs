@@ -24,7 +24,8 @@ pub struct Rename {
 pub struct Copy {
     /// Source to its targets, for example `{title: [title_sort, title_exact]}`. A source that the document
     /// does not have is passed over.
-    #[schemars(extend("minProperties" = 1, "maxProperties" = 256))]
+    #[schemars(extend("minProperties" = 1, "maxProperties" = 256,
+        "additionalProperties" = {"type": "array", "items": {"type": "string", "maxLength": 256}, "minItems": 1, "maxItems": 64}))]
     pub fields: BTreeMap<String, Vec<String>>,
     /// What happens if the document has a target field already.
     #[serde(default)]
