@@ -1,8 +1,17 @@
 //! Indexers: where documents go. One file or folder a backend, behind [`Backend`]; batching, retries and order are common.
 
 mod batch;
+mod blocking;
+#[cfg(test)]
+mod compliance;
+pub mod csv;
+#[cfg(feature = "embedded")]
+pub mod embedded;
+mod id_field;
+pub mod json_lines;
 mod lane;
 pub mod nop;
+mod output_file;
 mod projection;
 mod retry;
 mod schedule;

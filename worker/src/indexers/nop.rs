@@ -26,3 +26,24 @@ impl Backend for Nop {
         Answer::Items(vec![ItemAnswer::Done; items.len()])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::indexers::compliance::{self, Case, Visible};
+    use std::{path::Path, sync::Arc};
+
+    impl Case for Nop {
+        fn backend(&self, _folder: &Path) -> Arc<dyn Backend> {
+            Arc::new(Nop)
+        }
+        fn visible(&self, _folder: &Path) -> Visible {
+            Visible::Nothing
+        }
+    }
+
+    #[test]
+    fn is_a_backend_like_the_others() {
+        compliance::run(&Nop);
+    }
+}
