@@ -21,6 +21,8 @@ pub struct Recording {
     pub splits: Vec<serde_json::Value>,
     /// The last word of [`Publish::progress`].
     pub progress: Option<(u64, Option<u64>)>,
+    /// How many entries had been handed over at the last [`Publish::flush`].
+    pub flushed: usize,
     /// After so many entries the run ends.
     pub stop_after: Option<usize>,
     /// How often something was handed over after the end of the run.
@@ -94,6 +96,7 @@ impl Publish for Recording {
     }
 
     fn flush(&mut self) -> Result<(), Stopped> {
+        self.flushed = self.entries.len();
         Ok(())
     }
 

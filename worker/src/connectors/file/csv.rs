@@ -356,3 +356,237 @@ fn check_id(spec: &spec::Csv, problems: &mut Problems<'_>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::fixture::*, *};
+    use crate::connectors::testing::{Entry, assert_compliance};
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn read(content: impl AsRef<[u8]>) -> Vec<String> {
+        lines("x.csv", content, &json!({"csv": {}}))
+    }
+
+    fn refused(content: impl AsRef<[u8]>, format: serde_json::Value) -> String {
+        failure(read_one("x.csv", content.as_ref(), &json!({"csv": format})).1)
+    }
+
+    #[test]
+    fn rows_become_documents_of_text() {
+        let wanted = [r#"1 {"id":"1","a":"x"}"#, r#"2 {"id":"2","a":""}"#];
+        for content in [
+            "id,a\n1,x\n2,\n",
+            "id,a\r\n1,x\r\n2,",
+            "id,a\r1,x\r\r2,\r",
+            "\u{feff}id,a\n1,x\n\n2,\n",
+            "\u{feff}\"id\",\"a\"\n\"1\",x\n2,\"\"",
+        ] {
+            assert_eq!(read(content), wanted, "{content:?}");
+        }
+    }
+
+    #[test]
+    fn an_empty_file_and_one_with_a_header_only_have_no_documents_lucille_12_5() {
+        for content in ["", "\n\n", "\u{feff}", "id,a", "id,a\n", "id,a\r\n\r\n"] {
+            assert_eq!(read(content), [""; 0], "{content:?}");
+        }
+    }
+
+    #[test]
+    fn a_row_of_the_wrong_width_is_a_counted_fault_with_line_and_counts_lucille_12_1() {
+        let (recording, _) = read_one("x.csv", b"id,a\n1,x\n2\n\n3,y,z\n,\n4,v\n", &json!({"csv": {}}));
+        assert_eq!(
+            recording.lines(),
+            [
+                r#"1 {"id":"1","a":"x"}"#,
+                "fault: x.csv:3: 1 value, but the header has 2",
+                "fault: x.csv:5: 3 values, but the header has 2",
+                "fault: x.csv:6: column `id` is empty, so there is no id",
+                r#"4 {"id":"4","a":"v"}"#
+            ]
+        );
+        assert_eq!(recording.faults().iter().map(|fault| fault.raw.as_slice()).collect::<Vec<_>>(), [&b"2"[..], b"3,y,z", b","]);
+    }
+
+    #[test]
+    fn a_lost_quote_costs_one_record_and_no_other_lucille_12_2_x8() {
+        let mut rows: Vec<String> = (1..=9).map(|row| format!("{row},\"text {row}\",z\n")).collect();
+        rows[3] = "4,\"text 4,z\n".to_owned();
+        let (recording, outcome) = read_one("x.csv", format!("id,a,b\n{}", rows.concat()).as_bytes(), &json!({"csv": {}}));
+        outcome.expect("readable");
+        assert_eq!(recording.ids(), ["1", "2", "3", "5", "6", "7", "8", "9"]);
+        let [fault] = recording.faults()[..] else { panic!("{:?}", recording.faults()) };
+        assert_eq!(fault.reason, "x.csv:5: text follows a closing quote at line 6, character 4; inside quotes a quote is written twice");
+        assert_eq!(fault.raw, b"4,\"text 4,z");
+        // no quote follows at all
+        let plain = read("id,a\n1,\"x\n2,y\n3,z");
+        assert_eq!(plain, ["fault: x.csv:2: a quote is opened and never closed", r#"2 {"id":"2","a":"y"}"#, r#"3 {"id":"3","a":"z"}"#]);
+    }
+
+    #[test]
+    fn text_behind_a_closing_quote_is_a_fault_and_a_backslash_is_a_character_lucille_12_3() {
+        assert_eq!(
+            read("id,a\n\"1\"y,x\n2,a\\\n3,\"x\"\"y\"\n4,5\" disk\n"),
+            [
+                "fault: x.csv:2: text follows a closing quote at line 2, character 4; inside quotes a quote is written twice",
+                r#"2 {"id":"2","a":"a\\"}"#,
+                r#"3 {"id":"3","a":"x\"y"}"#,
+                r#"4 {"id":"4","a":"5\" disk"}"#
+            ]
+        );
+        let (recording, _) = read_one("x.csv", b"id,a\n1,\xff\xfe\n2,x\n", &json!({"csv": {}}));
+        assert_eq!(recording.faults()[0].reason, "x.csv:2: not valid UTF-8 at byte 3 of the record");
+        assert_eq!(recording.faults()[0].raw, b"1,\xff\xfe");
+        assert_eq!(recording.ids(), ["2"]);
+    }
+
+    #[test]
+    fn a_character_cut_by_a_delimiter_is_a_fault_and_no_panic() {
+        let (recording, _) = read_one("x.csv", b"id,a\n1\xc3,\xa9\n2,x\n", &json!({"csv": {}}));
+        assert_eq!((recording.ids(), recording.faults().len()), (vec!["2"], 1));
+    }
+
+    #[test]
+    fn lines_are_physical_lines_where_the_record_begins() {
+        let folder = Folder::new(&[("d/x.csv", b"id,a\n1,\"x\r\ny\rz\"\n\n2,b\r\n3\n")]);
+        let (recording, _) = folder.read(&json!({"paths": ["d/x.csv"], "lineField": "line", "pathField": "file", "format": {"csv": {}}}));
+        assert_eq!(
+            recording.lines(),
+            [
+                r#"1 {"id":"1","a":"x\r\ny\rz","file":"d/x.csv","line":2}"#,
+                r#"2 {"id":"2","a":"b","file":"d/x.csv","line":6}"#,
+                "fault: d/x.csv:7: 1 value, but the header has 2"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_header_must_name_every_column_once() {
+        assert!(refused("id,a,b,a\n1,2,3,4\n", json!({})).contains("x.csv: columns 2 and 4 are both called `a`"));
+        assert!(refused("id,,b\n", json!({})).contains("column 2 has no name"));
+        assert!(refused(b"id,\xff\n", json!({})).contains("not valid UTF-8"));
+        assert!(refused("sku,a\n1,2\n", json!({})).contains("no column `id` for the id; the columns are sku, a;"));
+        assert!(refused("id,a\n", json!({"id": ["sku"]})).contains("no column `sku`"));
+        assert!(refused("id,\"a\"b\n", json!({})).contains("text follows a closing quote at line 1, character 7"));
+    }
+
+    #[test]
+    fn a_field_of_ours_never_overwrites_a_column() {
+        let folder = Folder::new(&[("x.csv", b"id,line\n1,2\n")]);
+        let (_, outcome) = folder.read(&json!({"paths": ["x.csv"], "lineField": "line", "format": {"csv": {}}}));
+        assert!(failure(outcome).contains("`lineField` would overwrite it"));
+    }
+
+    #[test]
+    fn ids_come_from_columns_or_a_template() {
+        let ids = |format: serde_json::Value, content: &str| {
+            let (recording, outcome) = read_one("shop.csv", content.as_bytes(), &json!({"csv": format}));
+            outcome.expect("readable");
+            recording.ids().into_iter().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(json!({"id": ["b", "a"]}), "a,b\n1,2\n3,\n"), ["2_1"]);
+        assert_eq!(ids(json!({"idTemplate": "{a}-{file}:{line}"}), "a,b\n1,2\n,2\n"), ["1-shop.csv:2"]);
+        assert_eq!(ids(json!({"columns": ["id", "x"]}), "7,y\n"), ["7"]);
+        assert_eq!(ids(json!({}), "id\n\"a\nb\"\n"), ["a\nb"]);
+        assert_eq!(ids(json!({}), &format!("id\n{}\n{}\n", "x".repeat(3000), "y".repeat(33_000))), ["x".repeat(3000)]);
+    }
+
+    #[test]
+    fn an_id_prefix_stands_before_every_id() {
+        let folder = Folder::new(&[("x.csv", b"id,a\n1,x\n")]);
+        let spec = serde_json::from_value(json!({"paths": ["x.csv"], "format": {"csv": {}}})).expect("spec");
+        let mut connector = super::super::FileConnector::new(&spec, "p-", &folder.path("")).expect("connector");
+        let mut recording = crate::connectors::testing::Recording::default();
+        crate::connectors::Connector::execute(&mut connector, &mut recording, None).expect("execute");
+        assert_eq!(recording.lines(), [r#"p-1 {"id":"1","a":"x"}"#]);
+    }
+
+    #[test]
+    fn dialects_are_told() {
+        let format = json!({"csv": {"delimiter": ";", "quote": "'", "comment": "#", "trim": true}});
+        assert_eq!(
+            lines("x.csv", "# it's a comment\n id ; a\n#\n1; 'x;''y ' \n \t\n2;\" \n", &format),
+            [r#"1 {"id":"1","a":"x;'y "}"#, r#"2 {"id":"2","a":"\""}"#]
+        );
+        assert_eq!(lines("x.tsv", "id\ta\n1\t\"x\n", &json!({"csv": {"delimiter": "\\t", "quote": ""}})), [r#"1 {"id":"1","a":"\"x"}"#]);
+    }
+
+    #[test]
+    fn nul_bytes_are_data_and_ten_thousand_columns_are_read() {
+        assert_eq!(read("id,a\n1,x\0y\n"), ["1 {\"id\":\"1\",\"a\":\"x\\u0000y\"}"]);
+        let names: Vec<String> = (1..10_000).map(|column| format!("c{column}")).collect();
+        let cells: Vec<String> = (1..10_000).map(|column| column.to_string()).collect();
+        let (recording, _) = read_one("x.csv", format!("id,{}\nx,{}\n", names.join(","), cells.join(",")).as_bytes(), &json!({"csv": {}}));
+        let [(Entry::Document(document), _)] = &recording.entries[..] else { panic!("{:?}", recording.faults()) };
+        assert_eq!(document.fields().len(), 10_000);
+        assert_eq!(document.fields().get("c9999"), Some(&"9999".into()));
+    }
+
+    #[test]
+    fn a_record_that_is_too_large_fails_alone() {
+        let folder =
+            Folder::new(&[("x.csv", format!("id,a\n1,{}\r\n2,x\n3,\"{}\n4,y\n", "a".repeat(200_000), "b".repeat(3000)).as_bytes())]);
+        let (recording, outcome) = folder.read(&json!({"paths": ["x.csv"], "maxRecordSize": "1Ki", "format": {"csv": {}}}));
+        outcome.expect("readable");
+        assert_eq!(recording.ids(), ["2", "4"]);
+        let faults = recording.faults();
+        assert_eq!(faults.iter().map(|fault| fault.reason.split(": ").next()).collect::<Vec<_>>(), [Some("x.csv:2"), Some("x.csv:4")]);
+        assert!(faults[0].raw.starts_with(b"1,aaa") && faults[0].raw.len() <= RAW_LIMIT, "{}", faults[0].raw.len());
+        // exactly as large as allowed
+        let row = format!("1,{}", "a".repeat(1022));
+        for end in ["", "\n", "\r\n", "\r"] {
+            folder.write("x.csv", format!("id,a\n{row}{end}").as_bytes());
+            let (recording, _) = folder.read(&json!({"paths": ["x.csv"], "maxRecordSize": "1Ki", "format": {"csv": {}}}));
+            assert_eq!(recording.ids(), ["1"], "{end:?}");
+        }
+    }
+
+    #[test]
+    fn problems_of_the_format_are_all_found() {
+        let found = |format: serde_json::Value| {
+            let mut found = Vec::new();
+            check(&serde_json::from_value(format).expect("csv"), &mut Problems::new("csv", &mut found));
+            found.into_iter().map(|problem| problem.path).collect::<Vec<_>>()
+        };
+        assert_eq!(found(json!({})), [""; 0]);
+        assert_eq!(found(json!({"delimiter": "\\t", "quote": "", "comment": "#", "id": ["a"]})), [""; 0]);
+        assert_eq!(
+            found(json!({"delimiter": "ab", "quote": "é", "comment": "\n", "idTemplate": "{a"})),
+            ["csv.delimiter", "csv.quote", "csv.comment", "csv.idTemplate"]
+        );
+        assert_eq!(found(json!({"delimiter": "\"", "comment": "\""})), ["csv.delimiter", "csv.comment"]);
+        assert_eq!(found(json!({"columns": ["a", "b", "a"]})), ["csv.columns", "csv"]);
+        assert_eq!(found(json!({"columns": ["a"], "id": ["b"]})), ["csv.id"]);
+        assert_eq!(found(json!({"columns": ["a"], "idTemplate": "{b}{line}{file}"})), ["csv.idTemplate"]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+        /// For any file, also a broken one, and any place in it, a new attempt gives exactly the rest.
+        #[test]
+        fn any_file_is_resumed_behind_any_record(rows in prop::collection::vec("[1a,é\"\n\r]{0,12}\n?", 0..40), mark in any::<bool>(), small in any::<bool>()) {
+            let content = format!("{}id,a\n{}", if mark { "\u{feff}" } else { "" }, rows.concat());
+            let folder = Folder::new(&[("x.csv", content.as_bytes()), ("y.csv", b"id\nlast\n")]);
+            let limit = if small { "16" } else { "1Ki" };
+            let spec = json!({"paths": ["x.csv", "y.csv"], "maxRecordSize": limit, "lineField": "n", "format": {"csv": {}}});
+            assert_compliance(|| Box::new(folder.connector(&spec)));
+        }
+
+        /// Every row that was written is read, whatever it holds.
+        #[test]
+        fn what_the_csv_crate_writes_is_read(rows in prop::collection::vec(("[a,\"\n\r é😀]{0,120}", "[a,\"]{0,5}"), 0..20), crlf in any::<bool>()) {
+            let terminator = if crlf { csv::Terminator::CRLF } else { csv::Terminator::Any(b'\n') };
+            let mut writer = csv::WriterBuilder::new().terminator(terminator).from_writer(Vec::new());
+            writer.write_record(["id", "a", "b"]).expect("write");
+            for (number, (a, b)) in rows.iter().enumerate() {
+                writer.write_record([&number.to_string(), a, b]).expect("write");
+            }
+            let wanted: Vec<String> = rows.iter().enumerate().map(|(number, (a, b))| {
+                format!("{number} {}", json!({"id": number.to_string(), "a": a, "b": b}))
+            }).collect();
+            prop_assert_eq!(read(writer.into_inner().expect("text")), wanted);
+        }
+    }
+}

@@ -55,8 +55,9 @@ impl JsonLines {
         })
     }
 
-    fn document(&self, ids: &mut Ids<Path>, content: &[u8], path: &str, line: u64) -> Result<Document, LineFault> {
-        let fields = Fields::from_json(content).map_err(|error| json_fault(&error))?;
+    fn document(&self, ids: &mut Ids<Path>, content: &[u8], reading: &Reading<'_>) -> Result<Document, LineFault> {
+        let (path, line) = (reading.path(), reading.line() + 1);
+        let fields = Fields::from_json(content).map_err(|error| json_fault(&error, reading.encoding()))?;
         if has_large_float(&fields)
             && let Some(at) = inexact_integer(content)
         {
@@ -103,7 +104,7 @@ impl Format for JsonLines {
                 reading.advance(whole, 1);
                 continue;
             }
-            match self.document(&mut ids, content, reading.path(), line) {
+            match self.document(&mut ids, content, reading) {
                 Ok(document) => {
                     reading.advance(whole, 1);
                     reading.publish(document)?;
@@ -155,9 +156,9 @@ fn add_field(document: &mut Document, field: Option<&Key>, option: &str, value: 
 }
 
 /// The words of the parser for people: it sees one line only, and does not know that it is one of many.
-fn json_fault(error: &DocumentJsonError) -> LineFault {
+fn json_fault(error: &DocumentJsonError, encoding: &str) -> LineFault {
     match error {
-        DocumentJsonError::Utf8(at) => LineFault { column: Some(at + 1), reason: "not valid UTF-8".to_owned() },
+        DocumentJsonError::Utf8(at) => LineFault { column: Some(at + 1), reason: format!("not valid {encoding}") },
         DocumentJsonError::Json(error) => {
             let text = error.to_string();
             let text = text.rfind(" at line ").map_or(text.as_str(), |at| &text[..at]);
@@ -240,6 +241,144 @@ pub(super) fn check(spec: &spec::JsonLines, problems: &mut Problems<'_>) {
                     problems.add("idTemplate", error.to_string());
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::fixture::*, *};
+    use crate::connectors::testing::assert_compliance;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn read(content: impl AsRef<[u8]>) -> Vec<String> {
+        lines("x.jsonl", content, &json!({"jsonLines": {}}))
+    }
+
+    #[test]
+    fn lines_become_documents() {
+        let wanted = [r#"1 {"id":"1","a":[1,{"b":null}]}"#, r#"2 {"id":2,"z":18446744073709551615,"y":-0.5}"#];
+        let (one, two) = (r#"{"id":"1","a":[1,{"b":null}]}"#, r#" {"id": 2, "z": 18446744073709551615, "y": -0.5} "#);
+        for content in [format!("{one}\n{two}\n"), format!("\u{feff}{one}\r\n\r\n \t\n{two}"), format!("\n{one}\r\n{two}\r\n")] {
+            assert_eq!(read(&content), wanted, "{content:?}");
+        }
+        assert_eq!(read(""), [""; 0]);
+    }
+
+    #[test]
+    fn each_fault_costs_its_line_and_no_other_lucille_12_4_x8() {
+        let deep = format!("{{\"id\":1,\"a\":{}{}}}", "[".repeat(10_000), "]".repeat(10_000));
+        let cases: [(&[u8], &str); 16] = [
+            (b"{\"id\":1", "x.jsonl:1:7: not a JSON object: EOF while parsing an object"),
+            (b"nonsense", "x.jsonl:1:2: not a JSON object: expected ident"),
+            (b"[1]", "x.jsonl:1:1: not a JSON object: invalid type: sequence, expected a JSON object"),
+            (b"{\"id\":1} {\"id\":2}", "x.jsonl:1:10: not a JSON object: more follows behind the object; write one object a line"),
+            (b"{\"id\":1,\"id\":2}", "x.jsonl:1:12: not a JSON object: the name `id` stands twice in one object"),
+            (
+                b"{\"id\":1,\"a\":1e999}",
+                "x.jsonl:1:17: not a JSON object: the number is beyond what JSON readers can keep; put it in quotes",
+            ),
+            (b"{\"id\":1,\"a\":NaN}", "x.jsonl:1:13: not a JSON object: expected value"),
+            (b"{\"id\":\"\xff\"}", "x.jsonl:1:8: not valid UTF-8"),
+            (deep.as_bytes(), "x.jsonl:1:138: not a JSON object: nested deeper than 128 levels"),
+            (
+                b"{\"a\":\"-1\",\"id\":18446744073709551616}",
+                "x.jsonl:1:16: a whole number beyond 64 bits would lose digits; put it in quotes",
+            ),
+            (
+                b"{\"id\":1,\"b\":[{\"c\":-9223372036854775809}]}",
+                "x.jsonl:1:19: a whole number beyond 64 bits would lose digits; put it in quotes",
+            ),
+            (b"{\"a\":1}", "x.jsonl:1: field `id` is missing, so there is no id"),
+            (b"{\"id\":\"\"}", "x.jsonl:1: field `id` is empty, so there is no id"),
+            (b"{\"id\":1.5}", "x.jsonl:1: field `id` is a number with a fraction or exponent, which is no id; put it in quotes"),
+            (b"{\"id\":null}", "x.jsonl:1: field `id` is null, which is no id; text, a whole number or a boolean is"),
+            (b"{\"id\":[1]}", "x.jsonl:1: field `id` is a list, which is no id; text, a whole number or a boolean is"),
+        ];
+        for (bad, reason) in cases {
+            let content = [bad, b"\n{\"id\":\"good\"}\n"].concat();
+            let (recording, outcome) = read_one("x.jsonl", &content, &json!({"jsonLines": {}}));
+            outcome.expect("the file can be read");
+            assert_eq!(recording.lines(), [format!("fault: {reason}"), r#"good {"id":"good"}"#.to_owned()]);
+            assert_eq!(recording.faults()[0].raw, bad);
+        }
+    }
+
+    #[test]
+    fn large_numbers_that_are_no_integers_are_kept() {
+        let line = r#"{"id":"1e20","a":1e20,"b":[18446744073709551615,123456789012345678901.5],"c":"99999999999999999999\""}"#;
+        assert_eq!(inexact_integer(line.as_bytes()), None);
+        assert_eq!(read(line).len(), 1);
+        assert!(read(line)[0].starts_with("1e20 {"), "{:?}", read(line));
+    }
+
+    #[test]
+    fn ids_come_from_fields_or_a_template() {
+        let ids = |format: serde_json::Value| {
+            let line = br#"{"id":7,"a":{"b":["x","y"]},"ok":true,"n":-5}"#;
+            let (recording, outcome) = read_one("f.jsonl", line, &json!({"jsonLines": format}));
+            outcome.expect("readable");
+            recording.ids().concat()
+        };
+        assert_eq!(ids(json!({})), "7");
+        assert_eq!(ids(json!({"id": ["a.b[1]", "ok", "n"]})), "y_true_-5");
+        assert_eq!(ids(json!({"idTemplate": "{a.b[0]}/{file}:{line}"})), "x/f.jsonl:1");
+    }
+
+    #[test]
+    fn the_file_and_the_line_become_fields_but_overwrite_none() {
+        let folder = Folder::new(&[("x.jsonl", b"\n{\"id\":1}\n{\"id\":2,\"n\":0}\n")]);
+        let (recording, _) = folder.read(&json!({"paths": ["x.jsonl"], "pathField": "p", "lineField": "n", "format": {"jsonLines": {}}}));
+        assert_eq!(
+            recording.lines(),
+            [
+                r#"1 {"id":1,"p":"x.jsonl","n":2}"#,
+                "fault: x.jsonl:3: there is a field `n`, and `lineField` would overwrite it; choose another name"
+            ]
+        );
+    }
+
+    #[test]
+    fn utf_16_is_read_and_what_is_none_fails_its_line() {
+        let text = "{\"id\":\"é😀\"}\n{\"id\":\"?\"}\n{\"id\":\"c\"}";
+        let mut bytes: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let mark = text.encode_utf16().position(|unit| unit == u16::from(b'?')).expect("mark");
+        bytes[2 * mark + 1] = 0xd8;
+        let folder = Folder::new(&[("x.jsonl", &bytes)]);
+        let (recording, _) = folder.read(&json!({"paths": ["x.jsonl"], "encoding": "utf-16le", "format": {"jsonLines": {}}}));
+        assert_eq!(recording.ids(), ["é😀", "c"]);
+        assert_eq!(recording.faults()[0].reason, "x.jsonl:2:8: not valid UTF-16LE");
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_fails_alone_with_little_kept_of_it() {
+        let content = format!("{{\"id\":\"{}\"}}\n{{\"id\":2}}\n", "x".repeat(1_000_000));
+        let folder = Folder::new(&[("x.jsonl", content.as_bytes())]);
+        let (recording, _) = folder.read(&json!({"paths": ["x.jsonl"], "maxRecordSize": "128Ki", "format": {"jsonLines": {}}}));
+        assert_eq!(recording.ids(), ["2"]);
+        assert_eq!(recording.faults()[0].reason, "x.jsonl:1: the line is longer than `maxRecordSize`, 131072 bytes");
+        assert_eq!(recording.faults()[0].raw, &content.as_bytes()[..RAW_LIMIT]);
+    }
+
+    #[test]
+    fn problems_of_the_format_are_all_found() {
+        let mut found = Vec::new();
+        let spec = json!({"id": ["a", "a..b", "["], "idTemplate": "{a.}-{b}"});
+        check(&serde_json::from_value(spec).expect("spec"), &mut Problems::new("f", &mut found));
+        assert_eq!(found.iter().map(|problem| problem.path.as_str()).collect::<Vec<_>>(), ["f.id[1]", "f.id[2]", "f.idTemplate"]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+        /// For any file, also a broken one, and any place in it, a new attempt gives exactly the rest.
+        #[test]
+        fn any_file_is_resumed_behind_any_record(rows in prop::collection::vec(prop_oneof!["\\{\"id\":[1-9]{1,3},\"a\":\"[aé]{0,200}\"\\}\r?\n", "[{}\"a1: \n\r]{0,9}\n?"], 0..20), small in any::<bool>()) {
+            let folder = Folder::new(&[("x.jsonl", rows.concat().as_bytes()), ("y.jsonl", b"{\"id\":1}")]);
+            let limit = if small { "20" } else { "1Ki" };
+            let spec = json!({"paths": ["x.jsonl", "y.jsonl"], "maxRecordSize": limit, "format": {"jsonLines": {}}});
+            assert_compliance(|| Box::new(folder.connector(&spec)));
         }
     }
 }

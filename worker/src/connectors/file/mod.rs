@@ -7,6 +7,8 @@
 
 mod csv;
 mod discover;
+#[cfg(test)]
+mod fixture;
 mod ids;
 mod json_lines;
 mod reader;

@@ -10,8 +10,8 @@ use std::{
     path::Path,
 };
 
-/// How much is read at once.
-pub(super) const BLOCK: usize = 256 * 1024;
+/// How much is read at once; little in tests, so that records cross blocks.
+pub(super) const BLOCK: usize = if cfg!(test) { 256 } else { 256 * 1024 };
 /// How much the decompressors read at once.
 const COMPRESSED_BLOCK: usize = 64 * 1024;
 /// Room for one character, however it is encoded.
@@ -31,6 +31,8 @@ pub(super) struct Source {
     offset: u64,
     /// The buffer does not grow beyond this.
     limit: usize,
+    /// Reading may have to wait for whoever writes: a pipe or a device.
+    waits: bool,
     ended: bool,
     /// An error met behind text that has still to be handed out.
     failure: Option<io::Error>,
@@ -70,7 +72,8 @@ impl Source {
     /// Opens a file and passes over its byte order mark. `max_record` bytes can be in the window at once.
     pub(super) fn open(path: &Path, compression: Compression, encoding: &'static Encoding, max_record: usize) -> io::Result<Self> {
         let file = File::open(path)?;
-        if file.metadata()?.is_dir() {
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
             return Err(ErrorKind::IsADirectory.into());
         }
         let file = Counted { file, read: 0 };
@@ -88,25 +91,29 @@ impl Source {
             end: 0,
             offset: 0,
             limit: max_record.saturating_add(BLOCK),
+            waits: !metadata.is_file(),
             ended: false,
             failure: None,
         };
-        source.read_mark(encoding)?;
+        source.read_mark(encoding);
         Ok(source)
     }
 
     /// Reads the first bytes: a byte order mark wins over the configured encoding.
-    fn read_mark(&mut self, encoding: &'static Encoding) -> io::Result<()> {
-        while self.end < 3 && !self.ended {
-            let read = self.input.read(&mut self.buffer[self.end..BLOCK])?;
-            self.end += read;
-            self.ended = read == 0;
+    fn read_mark(&mut self, encoding: &'static Encoding) {
+        while self.end < 3 && !self.ended && self.failure.is_none() {
+            match self.input.read(&mut self.buffer[self.end..BLOCK]) {
+                Ok(read) => {
+                    self.end += read;
+                    self.ended = read == 0;
+                }
+                Err(error) => self.failure = Some(error),
+            }
         }
         let (encoding, mark) = Encoding::for_bom(&self.buffer[..self.end]).unwrap_or((encoding, 0));
         if encoding == UTF_8 {
             // the mark stays part of the offset, so that offsets are places in the file
-            self.consume(mark);
-            return Ok(());
+            return self.consume(mark);
         }
         debug_assert!(mark == 0 || encoding == UTF_16LE || encoding == UTF_16BE);
         self.decoder = Some(Decoder {
@@ -118,7 +125,6 @@ impl Source {
             finished: false,
         });
         (self.end, self.ended) = (0, false);
-        Ok(())
     }
 
     /// The encoding of the file.
@@ -134,6 +140,11 @@ impl Source {
     /// Bytes of the file itself (compressed, encoded) that were read.
     pub(super) fn bytes_read(&self) -> u64 {
         self.input.counted().read
+    }
+
+    /// Whether reading may have to wait.
+    pub(super) fn waits(&self) -> bool {
+        self.waits
     }
 
     /// The text that was read and not yet consumed.
@@ -312,5 +323,118 @@ impl Decoder {
             self.ended = self.end == 0;
         }
         Ok(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::io::Write;
+
+    fn gz(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(bytes).expect("write");
+        encoder.finish().expect("finish")
+    }
+
+    fn source(name: &str, content: &[u8], encoding: &'static Encoding) -> (tempfile::TempDir, io::Result<Source>) {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join(name);
+        std::fs::write(&path, content).expect("file");
+        let source = Source::open(&path, Compression::Auto, encoding, 1024);
+        (directory, source)
+    }
+
+    /// All text of a file, and the error at its end.
+    fn text(name: &str, content: &[u8], encoding: &'static Encoding) -> (Vec<u8>, Option<io::Error>) {
+        let (_directory, source) = source(name, content, encoding);
+        let mut source = source.expect("open");
+        let mut all = Vec::new();
+        loop {
+            all.extend_from_slice(source.window());
+            source.consume(source.window().len());
+            if source.ended() {
+                return (all, None);
+            }
+            if let Err(error) = source.fill() {
+                return (all, Some(error));
+            }
+        }
+    }
+
+    #[test]
+    fn files_are_decompressed_by_their_ending_members_and_frames_one_after_the_other() {
+        let long = "0123456789".repeat(200);
+        let members = [gz(b"one\n"), gz(long.as_bytes())].concat();
+        for name in ["x.gz", "X.CSV.GZ"] {
+            assert_eq!(text(name, &members, UTF_8).0, format!("one\n{long}").as_bytes());
+        }
+        let frames = [&b"one\n"[..], long.as_bytes()].map(|part| zstd::encode_all(part, 1).expect("zstd")).concat();
+        assert_eq!(text("x.zst", &frames, UTF_8).0, format!("one\n{long}").as_bytes());
+        assert_eq!(text("x.csv", b"", UTF_8).0, b"");
+    }
+
+    #[test]
+    fn what_a_damaged_file_still_gives_comes_before_its_error() {
+        let lines: String = (0..2000).map(|number| format!("line {number}\n")).collect();
+        let whole = gz(lines.as_bytes());
+        let (read, error) = text("x.gz", &whole[..whole.len() / 2], UTF_8);
+        assert!(lines.as_bytes().starts_with(&read) && read.len() > 1000, "{}", read.len());
+        assert_eq!(error.expect("cut off").kind(), ErrorKind::UnexpectedEof);
+        let mut frame = zstd::encode_all(lines.as_bytes(), 1).expect("zstd");
+        frame.truncate(frame.len() - 3);
+        assert!(text("x.zst", &frame, UTF_8).1.is_some());
+    }
+
+    #[test]
+    fn a_byte_order_mark_wins_over_the_encoding() {
+        let utf_16 =
+            |text: &str, mark: &[u8], bytes: fn(u16) -> [u8; 2]| [mark, &text.encode_utf16().flat_map(bytes).collect::<Vec<_>>()].concat();
+        let wanted = "é,😀\n".repeat(100);
+        for (content, encoding) in [
+            (utf_16(&wanted, b"\xff\xfe", u16::to_le_bytes), UTF_8),
+            (utf_16(&wanted, b"\xfe\xff", u16::to_be_bytes), encoding_rs::WINDOWS_1252),
+            (utf_16(&wanted, b"", u16::to_be_bytes), UTF_16BE),
+            ([b"\xef\xbb\xbf", wanted.as_bytes()].concat(), UTF_16LE),
+            (wanted.as_bytes().to_vec(), UTF_8),
+        ] {
+            assert_eq!(text("x.csv", &content, encoding).0, wanted.as_bytes());
+        }
+        assert_eq!(text("x.csv", b"caf\xe9", encoding_rs::WINDOWS_1252).0, "café".as_bytes());
+    }
+
+    #[test]
+    fn bytes_that_the_encoding_does_not_know_are_no_utf_8() {
+        let lone_surrogate = [b'a', 0, 0, 0xd8, b'b', 0];
+        assert_eq!(text("x.csv", &lone_surrogate, UTF_16LE).0, b"a\xffb");
+        assert_eq!(text("x.csv", b"a\x00\x00", UTF_16LE).0, b"a\xff");
+    }
+
+    proptest! {
+        /// Wherever one goes, what follows is what follows there when one reads up to it.
+        #[test]
+        fn every_offset_is_found_again(lines in prop::collection::vec("[aé😀]{0,90}", 0..30), cut in 0.0..=1.0, variant in 0..4) {
+            let content = lines.join("\n");
+            let (name, bytes, encoding) = match variant {
+                0 => ("x", content.clone().into_bytes(), UTF_8),
+                1 => ("x.gz", gz(content.as_bytes()), UTF_8),
+                2 => ("x", [b"\xef\xbb\xbf", content.as_bytes()].concat(), UTF_8),
+                _ => ("x", content.encode_utf16().flat_map(u16::to_le_bytes).collect(), UTF_16LE),
+            };
+            let (_directory, source) = source(name, &bytes, encoding);
+            let mut source = source.expect("open");
+            let mark = source.offset();
+            let skip = (content.len() as f64 * cut) as usize;
+            source.go_to(mark + skip as u64).expect("within the file");
+            let mut rest = Vec::new();
+            while !(source.ended() && source.window().is_empty()) {
+                rest.extend_from_slice(source.window());
+                source.consume(source.window().len());
+                source.fill().expect("read");
+            }
+            prop_assert_eq!(&rest, &content.as_bytes()[skip..]);
+            prop_assert!(source.go_to(mark + content.len() as u64 + 1).is_err());
+        }
     }
 }

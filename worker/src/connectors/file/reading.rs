@@ -123,6 +123,9 @@ impl Reading<'_> {
 
     /// Reads on, so that the window grows.
     pub(super) fn fill(&mut self) -> Result<(), End> {
+        if self.source.waits() {
+            self.publish.flush()?;
+        }
         let filled = self.source.fill();
         self.tell_progress();
         filled.map_err(|error| self.broken(error))
