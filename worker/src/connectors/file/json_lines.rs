@@ -281,7 +281,7 @@ mod tests {
             ),
             (b"{\"id\":1,\"a\":NaN}", "x.jsonl:1:13: not a JSON object: expected value"),
             (b"{\"id\":\"\xff\"}", "x.jsonl:1:8: not valid UTF-8"),
-            (deep.as_bytes(), "x.jsonl:1:138: not a JSON object: nested deeper than 128 levels"),
+            (deep.as_bytes(), "x.jsonl:1:139: not a JSON object: nested deeper than 128 levels"),
             (
                 b"{\"a\":\"-1\",\"id\":18446744073709551616}",
                 "x.jsonl:1:16: a whole number beyond 64 bits would lose digits; put it in quotes",
