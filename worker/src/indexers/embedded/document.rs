@@ -69,7 +69,7 @@ fn add_texts(document: &mut TantivyDocument, field: Field, value: &Value) {
 #[derive(Clone, Copy, Debug)]
 enum View {
     All,
-    /// What has an order: numbers, dates and booleans. Texts are left out: columns of them would hold every text once more.
+    /// What has an order: numbers and points in time. Texts are left out: columns of them would hold every text once more.
     Ranges,
 }
 
@@ -94,7 +94,10 @@ impl<'a> IndexValue<'a> for Json<'a> {
         };
         ReferenceValue::Leaf(match value {
             Value::Null => ReferenceValueLeaf::Null,
-            Value::Bool(value) => ReferenceValueLeaf::Bool(*value),
+            Value::Bool(value) => match view {
+                View::All => ReferenceValueLeaf::Bool(*value),
+                View::Ranges => ReferenceValueLeaf::Null,
+            },
             Value::Int(number) => ReferenceValueLeaf::I64(*number),
             Value::Uint(number) => ReferenceValueLeaf::U64(*number),
             Value::Float(number) => ReferenceValueLeaf::F64(*number),

@@ -5,8 +5,8 @@
 //! | `_id` | the id, as it is | replacing, deleting, `id:…` |
 //! | `_source` | the document as JSON, stored only | showing hits |
 //! | `_text` | the words of all texts and numbers of the document | words without a field |
-//! | `_fields` | the words and values of each field, under its path | `field:word` |
-//! | `_ranges` | numbers, dates and booleans of each field, in columns | `field:>10`, `field:*` |
+//! | `_fields` | the words and values of each field, under its path | `field:word`, `field:*` |
+//! | `_ranges` | the numbers and points in time of each field, in columns | `field:>10` |
 
 use std::{
     io,
@@ -26,7 +26,7 @@ const ANALYZER: &str = "penstock";
 pub(super) const ID: &str = "_id";
 pub(super) const TEXT: &str = "_text";
 pub(super) const FIELDS: &str = "_fields";
-pub(super) const RANGES: &str = "_ranges";
+const RANGES: &str = "_ranges";
 const SOURCE: &str = "_source";
 
 /// A directory that cannot be used as an index.

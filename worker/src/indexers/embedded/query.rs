@@ -1,14 +1,15 @@
 //! The query language of `penstock search`: what people type becomes a query of the index.
 
 use super::{
-    layout::{FIELDS, ID, Layout, RANGES, TEXT, analyzer},
+    layout::{FIELDS, ID, Layout, TEXT, analyzer},
     range,
 };
 use std::ops::Bound;
 use tantivy::{
     Index, Term,
     query::{
-        AllQuery, BooleanQuery, BoostQuery, EmptyQuery, ExistsQuery, FuzzyTermQuery, Occur, Query, QueryParser, RangeQuery, TermQuery,
+        AllQuery, BooleanQuery, BoostQuery, EmptyQuery, FuzzyTermQuery, InvertedIndexRangeQuery, Occur, Query, QueryParser, RangeQuery,
+        TermQuery,
     },
     query_grammar::{Delimiter, UserInputAst, UserInputBound, UserInputLeaf, UserInputLiteral, parse_query_lenient},
     schema::IndexRecordOption,
@@ -136,7 +137,7 @@ impl Translator<'_> {
 
     /// Words or a phrase in a field, or anywhere.
     fn words(&self, field: Option<&str>, mut literal: UserInputLiteral) -> Translated {
-        literal.field_name = Some(target(field, FIELDS));
+        literal.field_name = Some(target(field));
         self.build(UserInputLeaf::Literal(literal))
     }
 
@@ -153,7 +154,7 @@ impl Translator<'_> {
             [word] => Some(starts_with(self.term(field, word))),
             _ => {
                 let literal = UserInputLiteral {
-                    field_name: Some(target(field, FIELDS)),
+                    field_name: Some(target(field)),
                     phrase: begin.to_owned(),
                     delimiter: Delimiter::DoubleQuotes,
                     slop: 0,
@@ -168,11 +169,14 @@ impl Translator<'_> {
         Ok(in_words)
     }
 
-    /// Documents in which a field has a value.
+    /// Documents in which a field, or one below it, has a value.
     fn exists(&self, field: &str) -> Box<dyn Query> {
-        let any_text = FuzzyTermQuery::new_prefix(self.term(Some(field), ""), 0, true);
-        let any_value = ExistsQuery::new(target(Some(field), RANGES), true);
-        any_of(vec![Box::new(any_text), Box::new(any_value)])
+        // what is indexed of a field begins with its path and a 0, of the fields below it with its path and a 1
+        let first = Term::from_field_json_path(self.layout.fields, field, true);
+        let mut behind = first.clone();
+        behind.truncate_value_bytes(first.len_bytes() - 1);
+        behind.append_bytes(&[2]);
+        Box::new(InvertedIndexRangeQuery::new(Bound::Included(first), Bound::Excluded(behind)))
     }
 
     fn range(&self, field: Option<String>, lower: UserInputBound, upper: UserInputBound) -> Translated {
@@ -212,8 +216,8 @@ impl Translator<'_> {
 }
 
 /// The field of the index in which a field of the documents is searched.
-fn target(field: Option<&str>, within: &str) -> String {
-    field.map_or_else(|| TEXT.to_owned(), |field| format!("{within}.{field}"))
+fn target(field: Option<&str>) -> String {
+    field.map_or_else(|| TEXT.to_owned(), |field| format!("{FIELDS}.{field}"))
 }
 
 fn tokens(text: &str) -> Vec<String> {
