@@ -3,6 +3,8 @@
 mod completions;
 mod exit;
 pub mod manifests;
+#[cfg(feature = "embedded")]
+mod search;
 pub mod style;
 mod validate;
 
@@ -29,6 +31,9 @@ pub struct Cli {
 pub enum Command {
     /// Print a script that completes commands and options in your shell.
     Completions(completions::Completions),
+    /// Find documents in an index that a run has written.
+    #[cfg(feature = "embedded")]
+    Search(search::Search),
     /// Check manifests without running them: all problems at once, each with place and cure.
     Validate(validate::Validate),
 }
@@ -38,6 +43,8 @@ impl Cli {
     pub fn execute(self) -> Exit {
         let result = match self.command {
             Command::Completions(command) => command.execute(),
+            #[cfg(feature = "embedded")]
+            Command::Search(command) => command.execute(),
             Command::Validate(command) => command.execute(),
         };
         result.unwrap_or_else(|error| {

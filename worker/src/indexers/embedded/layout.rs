@@ -66,7 +66,7 @@ pub enum OpenError {
         source: TantivyError,
     },
     /// The directory cannot be made or read.
-    #[error("index {}: {what}: {source}; allow it or choose another path", path.display())]
+    #[error("index {}: {what}; allow it or choose another path", path.display())]
     Folder {
         /// The directory.
         path: PathBuf,

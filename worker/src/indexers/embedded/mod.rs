@@ -250,10 +250,10 @@ impl Drop for Writing {
 
 impl From<OpenError> for BackendError {
     fn from(error: OpenError) -> Self {
-        let message = match &error {
-            OpenError::Failed { source, .. } => format!("{error} ({source})"),
-            error => error.to_string(),
+        let message = match std::error::Error::source(&error) {
+            Some(cause) => format!("{error} ({cause})"),
+            None => error.to_string(),
         };
-        Self { message, unreachable: false, source: Some(Box::new(error)) }
+        Self { message, unreachable: false, source: None }
     }
 }
