@@ -2,6 +2,7 @@
 
 mod batch;
 mod blocking;
+mod build;
 #[cfg(test)]
 mod compliance;
 pub mod csv;
@@ -18,6 +19,7 @@ mod schedule;
 mod sender;
 mod stats;
 
+pub use build::{build, check};
 pub use lane::{IndexerLane, IndexerOutputs, LaneClosed};
 pub use projection::{Projection, write_json_text, write_number};
 pub use stats::IndexerStats;

@@ -75,7 +75,7 @@ impl Components<'_> {
     fn indexer(&mut self, pointer: &str, path: &str) {
         let Some(item) = self.object.pointer(pointer) else { return };
         if let Some(indexer) = self.read::<Indexer>(item, path) {
-            //IDX crate::indexers::check(&indexer, &mut Problems::new(path, &mut self.problems));
+            crate::indexers::check(&indexer, &mut Problems::new(path, &mut self.problems));
         }
     }
 
