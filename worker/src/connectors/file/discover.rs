@@ -22,6 +22,8 @@ pub(super) struct SourceFile {
     pub(super) name: String,
     /// Its size when it was listed.
     pub(super) size: u64,
+    /// Reading may have to wait for whoever writes: a pipe or a device.
+    pub(super) waits: bool,
 }
 
 /// What to look for.
@@ -73,7 +75,7 @@ impl Discovery {
             Ok(metadata) => {
                 let relative = Path::new(resolved.file_name().unwrap_or_default());
                 let excluded = self.exclude.matches(relative) || self.exclude.matches(Path::new(path));
-                let file = SourceFile { path: resolved, name: path.to_owned(), size: metadata.len() };
+                let file = SourceFile { path: resolved, name: path.to_owned(), size: metadata.len(), waits: !metadata.is_file() };
                 Ok(if excluded { Vec::new() } else { vec![file] })
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => match Pattern::of(path) {
@@ -128,7 +130,7 @@ impl Discovery {
                     && self.takes(&relative)
                     && seen.insert(fs::canonicalize(entry.path()).unwrap_or(entry.path()))
                 {
-                    found.push((base.join(&relative), SourceFile { path: entry.path(), name: String::new(), size }));
+                    found.push((base.join(&relative), SourceFile { path: entry.path(), name: String::new(), size, waits: false }));
                 }
             }
         }
@@ -255,4 +257,122 @@ pub(super) fn check(spec: &spec::File, problems: &mut Problems<'_>) {
 
 fn pattern_fault(error: &globset::Error) -> String {
     format!("not a pattern: {}; write for example data/**/*.csv", error.kind())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::fixture::*, *};
+    use serde_json::json;
+
+    /// The files that a spec finds in a folder, or why it fails.
+    fn find(folder: &Folder, spec: serde_json::Value) -> Result<Vec<String>, String> {
+        let mut full = json!({"format": {"csv": {}}});
+        full.as_object_mut().expect("object").extend(spec.as_object().expect("object").clone());
+        let spec = serde_json::from_value(full).expect("a file connector");
+        let found = Discovery::new(&spec, &folder.path("")).expect("no problems").find();
+        found.map(|files| files.into_iter().map(|file| file.name).collect()).map_err(|error| failure(Err(error)))
+    }
+
+    fn folder() -> Folder {
+        Folder::new(&["b.csv", "a.csv", "d/2.csv", "d/1.csv.gz", "d/e/3.csv", "d/e/note.txt", "d-f/4.csv"].map(|name| (name, &b"x"[..])))
+    }
+
+    #[test]
+    fn paths_directories_and_patterns_find_files_in_order() {
+        let folder = folder();
+        let cases: [(&[&str], &[&str]); 10] = [
+            (&["b.csv", "a.csv"], &["b.csv", "a.csv"]),
+            (&["d"], &["d/1.csv.gz", "d/2.csv", "d/e/3.csv", "d/e/note.txt"]),
+            (&["*.csv"], &["a.csv", "b.csv"]),
+            (&["**/*.csv"], &["a.csv", "b.csv", "d/2.csv", "d/e/3.csv", "d-f/4.csv"]),
+            (&["d/*.csv"], &["d/2.csv"]),
+            (&["d/**"], &["d/1.csv.gz", "d/2.csv", "d/e/3.csv", "d/e/note.txt"]),
+            (&["d*/*.{csv,gz}"], &["d/1.csv.gz", "d/2.csv", "d-f/4.csv"]),
+            (&["{d/e,d-f}/*.csv"], &["d/e/3.csv", "d-f/4.csv"]),
+            (&["d/?.csv", "d/e/[0-9].csv"], &["d/2.csv", "d/e/3.csv"]),
+            (&["d/2.csv", "d", "./d/e/3.csv"], &["d/2.csv", "d/1.csv.gz", "d/e/3.csv", "d/e/note.txt"]),
+        ];
+        for (paths, wanted) in cases {
+            assert_eq!(find(&folder, json!({"paths": paths})).expect("found"), wanted, "{paths:?}");
+        }
+    }
+
+    #[test]
+    fn includes_and_excludes_look_at_the_name_or_the_path() {
+        let folder = folder();
+        let found = |spec| find(&folder, spec).expect("found");
+        assert_eq!(found(json!({"paths": ["d"], "include": ["*.csv"]})), ["d/2.csv", "d/e/3.csv"]);
+        assert_eq!(found(json!({"paths": ["d"], "include": ["e/*"]})), ["d/e/3.csv", "d/e/note.txt"]);
+        assert_eq!(found(json!({"paths": ["d", "a.csv"], "include": ["note*"]})), ["d/e/note.txt", "a.csv"]);
+        assert_eq!(found(json!({"paths": ["**/*.csv"], "exclude": ["d/**", "b.*"]})), ["a.csv", "d-f/4.csv"]);
+    }
+
+    #[test]
+    fn urls_and_odd_names_are_paths_as_well() {
+        let folder = Folder::new(&[("a b [1].csv", b"x"), ("#1", b"x"), ("ü%20.csv", b"x")]);
+        let url = Url::from_file_path(folder.path("a b [1].csv")).expect("absolute").to_string();
+        assert_eq!(find(&folder, json!({"paths": [url]})).expect("found"), [folder.path("a b [1].csv").to_str().expect("utf-8")]);
+        assert_eq!(find(&folder, json!({"paths": ["a b [1].csv"]})).expect("found"), ["a b [1].csv"]);
+        let all = find(&folder, json!({"paths": ["."]})).expect("found");
+        assert_eq!(all, ["./#1", "./a b [1].csv", "./ü%20.csv"]);
+    }
+
+    #[test]
+    fn what_finds_nothing_is_an_error_unless_allowed_lucille_12_5() {
+        let folder = folder();
+        for path in ["missing.csv", "*.tsv", "missing/*.csv", "d/e/*/x"] {
+            let error = find(&folder, json!({"paths": ["a.csv", path]})).expect_err("nothing there");
+            assert!(error.contains(&format!("`{path}` finds no file")) && error.contains("allowEmpty"), "{error}");
+            assert_eq!(find(&folder, json!({"paths": ["a.csv", path], "allowEmpty": true})), Ok(vec!["a.csv".to_owned()]));
+        }
+        assert!(find(&folder, json!({"paths": ["d"], "include": ["*.tsv"]})).is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed_but_not_round_and_round() {
+        let folder = folder();
+        let link = |target: &str, name: &str| std::os::unix::fs::symlink(target, folder.path(name)).expect("link");
+        link("..", "d/up");
+        link("e", "d/again");
+        link("../a.csv", "d/a-link.csv");
+        link("self", "d/self");
+        assert_eq!(
+            find(&folder, json!({"paths": ["d"], "exclude": ["up/**"]})).expect("found"),
+            ["d/1.csv.gz", "d/2.csv", "d/a-link.csv", "d/again/3.csv", "d/again/note.txt", "d/self"]
+        );
+        assert_eq!(find(&folder, json!({"paths": ["d/**/3.csv"]})).expect("found"), ["d/again/3.csv"]);
+        assert!(find(&folder, json!({"paths": ["d/self"]})).expect_err("a loop").contains("failed to look at `d/self`"));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_directory_without_permission_is_named() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = folder();
+        fs::set_permissions(folder.path(""), fs::Permissions::from_mode(0o755)).expect("permissions");
+        fs::set_permissions(folder.path("d/e"), fs::Permissions::from_mode(0o000)).expect("permissions");
+        let error = std::thread::scope(|scope| {
+            let as_nobody = scope.spawn(|| {
+                if nix::unistd::geteuid().is_root() {
+                    // holds for this thread only
+                    nix::unistd::setfsuid(nix::unistd::Uid::from_raw(65_534));
+                }
+                assert_eq!(find(&folder, json!({"paths": ["d/*.csv"]})).expect("not needed"), ["d/2.csv"]);
+                find(&folder, json!({"paths": ["d"]})).expect_err("not readable")
+            });
+            as_nobody.join().expect("thread")
+        });
+        fs::set_permissions(folder.path("d/e"), fs::Permissions::from_mode(0o755)).expect("permissions");
+        assert!(error.contains("failed to list the directory `d/e`") && error.contains("ermission denied"), "{error}");
+    }
+
+    #[test]
+    fn problems_of_paths_are_all_found() {
+        let spec = json!({"paths": ["ok/*.csv", "", "s3://bucket/x", "a[.csv", "file://host/x"], "include": ["{a"], "exclude": ["x", "[z-a]"], "format": {"csv": {}}});
+        let mut found = Vec::new();
+        check(&serde_json::from_value(spec).expect("spec"), &mut Problems::new("file", &mut found));
+        let paths: Vec<&str> = found.iter().map(|problem| problem.path.as_str()).collect();
+        assert_eq!(paths, ["file.paths[1]", "file.paths[2]", "file.paths[3]", "file.paths[4]", "file.include[0]", "file.exclude[1]"]);
+    }
 }

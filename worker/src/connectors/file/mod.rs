@@ -103,6 +103,9 @@ impl FileConnector {
         publish: &mut dyn Publish,
         progress: Progress,
     ) -> Result<(), End> {
+        if file.waits {
+            publish.flush()?;
+        }
         let opened = Source::open(&file.path, self.compression, self.encoding, self.max_record)
             .and_then(|source| source.metadata().map(|metadata| (source, Fingerprint::of(&metadata))));
         let (source, print) = match opened {
@@ -124,7 +127,7 @@ impl FileConnector {
             return Err(ConnectorError::new(message).into());
         }
         let from = from.map(|(cursor, _)| cursor);
-        let mut reading = Reading { path: &file.name, source, publish, progress, at: begin, from };
+        let mut reading = Reading { path: &file.name, source, waits: file.waits, publish, progress, at: begin, from };
         let outcome = self.format.read(&mut reading).and_then(|()| unchanged(&reading, &print));
         let at = reading.at;
         match outcome {
@@ -286,5 +289,194 @@ pub fn check(spec: &spec::File, problems: &mut Problems<'_>) {
     match &spec.format {
         spec::FileFormat::Csv(csv) => csv::check(csv, &mut problems.below("format.csv")),
         spec::FileFormat::JsonLines(lines) => json_lines::check(lines, &mut problems.below("format.jsonLines")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{fixture::*, *};
+    use crate::connectors::{
+        Stopped,
+        testing::{Entry, Recording, assert_compliance},
+    };
+    use crate::document::Document;
+    use serde_json::json;
+    use std::io::Write;
+
+    fn gz(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(bytes).expect("write");
+        encoder.finish().expect("finish")
+    }
+
+    /// A publisher that does something when the first document comes.
+    struct Meddling<F>(Recording, Option<F>);
+
+    impl<F: FnOnce()> Publish for Meddling<F> {
+        fn split(&mut self, what: serde_json::Value) -> u32 {
+            self.0.split(what)
+        }
+        fn publish(&mut self, document: Document, after: Cursor) -> Result<(), Stopped> {
+            if let Some(meddle) = self.1.take() {
+                meddle();
+            }
+            self.0.publish(document, after)
+        }
+        fn fail(&mut self, fault: RecordFault, after: Cursor) -> Result<(), Stopped> {
+            self.0.fail(fault, after)
+        }
+        fn flush(&mut self) -> Result<(), Stopped> {
+            self.0.flush()
+        }
+        fn progress(&mut self, done: u64, total: Option<u64>) {
+            self.0.progress(done, total);
+        }
+    }
+
+    fn rows(from: usize, to: usize) -> String {
+        (from..=to).map(|row| format!("{row},text {row}\n")).collect()
+    }
+
+    #[test]
+    fn files_of_every_kind_keep_the_contract_of_connectors() {
+        let text = format!("id,a\n{}broken\n{}", rows(1, 20), rows(21, 30));
+        let utf_16: Vec<u8> = format!("\u{feff}{text}").encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let folder = Folder::new(&[
+            ("a.csv", text.as_bytes()),
+            ("b.csv", b""),
+            ("c.csv.gz", &gz(text.as_bytes())),
+            ("d.csv.zst", &zstd::encode_all(text.as_bytes(), 1).expect("zstd")),
+            ("e.csv", &utf_16),
+        ]);
+        let spec = json!({"paths": ["."], "lineField": "line", "format": {"csv": {}}});
+        assert_compliance(|| Box::new(folder.connector(&spec)));
+        let (recording, outcome) = folder.read(&spec);
+        outcome.expect("readable");
+        assert_eq!((recording.ids().len(), recording.faults().len()), (4 * 30, 4));
+        let total: u64 =
+            ["a.csv", "b.csv", "c.csv.gz", "d.csv.zst", "e.csv"].map(|name| folder.path(name).metadata().expect("file").len()).iter().sum();
+        assert_eq!(recording.progress, Some((total, Some(total))));
+    }
+
+    #[test]
+    fn a_damaged_file_fails_the_connector_or_one_document_x8_s25() {
+        let whole = gz(format!("id,a\n{}", rows(1, 5000)).as_bytes());
+        let folder = Folder::new(&[("a.csv.gz", &whole[..whole.len() / 2]), ("b.csv", b"id,a\nlast,x\n")]);
+        let spec = json!({"paths": ["a.csv.gz", "b.csv"], "format": {"csv": {}}});
+        let (recording, outcome) = folder.read(&spec);
+        let before = recording.ids().len();
+        assert!(before > 1000 && recording.faults().is_empty(), "{before}");
+        let error = failure(outcome);
+        let place = format!("failed to read a.csv.gz behind byte {};", whole.len() / 2);
+        assert!(error.starts_with(&place), "{error}");
+
+        let spec = json!({"paths": ["a.csv.gz", "b.csv"], "onFileError": "Continue", "format": {"csv": {}}});
+        let (recording, outcome) = folder.read(&spec);
+        outcome.expect("goes on");
+        assert_eq!(recording.ids().len(), before + 1);
+        let (Entry::Fault(fault), cursor) = &recording.entries[before] else { panic!("{:?}", recording.entries[before]) };
+        assert!(fault.reason.starts_with(&place), "{}", fault.reason);
+        assert_eq!(cursor.offset, BEHIND_FILE);
+        let mut rest = Recording::default();
+        folder.connector(&spec).execute(&mut rest, recording.resume_after(before + 1).as_ref()).expect("resumed");
+        assert_eq!(rest.ids(), ["last"]);
+    }
+
+    #[test]
+    fn a_file_that_is_gone_or_is_a_directory_fails_the_connector_or_one_document() {
+        let files: [(&str, &[u8]); 3] = [("a.csv", b"id\n1\n"), ("b.csv", b"id\n2\n"), ("c.csv", b"id\n3\n")];
+        for (policy, ids) in [("Fail", &["1"][..]), ("Continue", &["1", "3"])] {
+            for directory in [false, true] {
+                let folder = Folder::new(&files);
+                let gone = folder.path("b.csv");
+                let meddle = || {
+                    std::fs::remove_file(&gone).expect("remove");
+                    if directory {
+                        std::fs::create_dir(&gone).expect("directory");
+                    }
+                };
+                let mut publish = Meddling(Recording::default(), Some(meddle));
+                let mut connector = folder.connector(&json!({"paths": ["*.csv"], "onFileError": policy, "format": {"csv": {}}}));
+                let outcome = connector.execute(&mut publish, None);
+                assert_eq!(publish.0.ids(), ids);
+                let reason = match policy {
+                    "Fail" => failure(outcome),
+                    _ => publish.0.faults()[0].reason.clone(),
+                };
+                assert!(reason.starts_with("failed to open b.csv: "), "{reason}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_changes_while_it_is_read_is_a_fault() {
+        let folder = Folder::new(&[("a.csv", format!("id,a\n{}", rows(1, 100)).as_bytes())]);
+        let path = folder.path("a.csv");
+        let meddle = || std::fs::OpenOptions::new().append(true).open(&path).expect("open").write_all(b"101,tor").expect("append");
+        let mut publish = Meddling(Recording::default(), Some(meddle));
+        let error = failure(folder.connector(&json!({"paths": ["a.csv"], "format": {"csv": {}}})).execute(&mut publish, None));
+        assert!(error.contains("a.csv: changed while it was read"), "{error}");
+    }
+
+    #[test]
+    fn a_checkpoint_in_files_that_changed_is_refused() {
+        let folder = Folder::new(&[("b.csv", b"id\n1\n2\n"), ("c.csv", b"id\n3\n")]);
+        let spec = json!({"paths": ["*.csv"], "onFileError": "Continue", "format": {"csv": {}}});
+        let (recording, _) = folder.read(&spec);
+        let from = recording.resume_after(1);
+        let resume = || folder.connector(&spec).execute(&mut Recording::default(), from.as_ref());
+        resume().expect("nothing changed");
+        folder.write("c.csv", b"id\n3\n4\n");
+        resume().expect("what comes later may change");
+        folder.write("b.csv", b"id\n1\n2\n5\n");
+        assert!(failure(resume()).contains("b.csv has changed since the checkpoint (7 bytes, now 9)"));
+        folder.write("a.csv", b"id\n0\n");
+        assert!(failure(resume()).contains("b.csv was number 1 of them"));
+        let other = ResumeFrom { cursor: Cursor::default(), split: json!({"sequence": {}}) };
+        assert!(failure(folder.connector(&spec).execute(&mut Recording::default(), Some(&other))).contains("not one of a file connector"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_is_read_and_never_waited_for_with_documents_in_hand() {
+        let folder = Folder::new(&[("a.csv", b"id\n1\n")]);
+        let pipe = folder.path("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("pipe");
+        let writer = std::thread::spawn(move || std::fs::write(pipe, b"id\n2\n3\n"));
+        let (recording, outcome) = folder.read(&json!({"paths": ["a.csv", "pipe"], "format": {"csv": {}}}));
+        outcome.expect("readable");
+        writer.join().expect("thread").expect("write");
+        assert_eq!(recording.ids(), ["1", "2", "3"]);
+        assert!(recording.flushed >= 1);
+    }
+
+    #[test]
+    fn a_line_of_fifty_megabytes_takes_little_memory() {
+        let folder = Folder::new(&[]);
+        let file = std::fs::File::create(folder.path("x.csv")).expect("file");
+        let mut file = std::io::BufWriter::new(file);
+        file.write_all(b"id,a\n1,").expect("write");
+        (0..50).for_each(|_| file.write_all(&[b'x'; 1_000_000]).expect("write"));
+        file.write_all(b"\n2,y\n").expect("write");
+        drop(file);
+        let (recording, outcome) = folder.read(&json!({"paths": ["x.csv"], "maxRecordSize": "64Ki", "format": {"csv": {}}}));
+        outcome.expect("readable");
+        assert_eq!(recording.ids(), ["2"]);
+        assert_eq!(recording.faults()[0].raw.len(), reading::RAW_LIMIT);
+    }
+
+    #[test]
+    fn problems_are_all_found_with_their_cure() {
+        let spec = json!({"paths": ["s3://x"], "encoding": "utf8-le", "maxRecordSize": "0", "pathField": "f", "lineField": "f",
+            "format": {"csv": {"delimiter": "--"}}});
+        let mut found = Vec::new();
+        check(&serde_json::from_value(spec).expect("spec"), &mut Problems::new("file", &mut found));
+        let paths: Vec<&str> = found.iter().map(|problem| problem.path.as_str()).collect();
+        assert_eq!(paths, ["file.paths[0]", "file.encoding", "file.maxRecordSize", "file.lineField", "file.format.csv.delimiter"]);
+        assert!(encoding("utf-16el").expect_err("typo").ends_with("did you mean `utf-16le`?"));
+        assert!(encoding("klingon").is_err_and(|fault| !fault.contains("did you mean")));
+        for label in LABELS {
+            assert!(encoding(label).is_ok(), "{label}");
+        }
     }
 }

@@ -31,8 +31,6 @@ pub(super) struct Source {
     offset: u64,
     /// The buffer does not grow beyond this.
     limit: usize,
-    /// Reading may have to wait for whoever writes: a pipe or a device.
-    waits: bool,
     ended: bool,
     /// An error met behind text that has still to be handed out.
     failure: Option<io::Error>,
@@ -72,8 +70,7 @@ impl Source {
     /// Opens a file and passes over its byte order mark. `max_record` bytes can be in the window at once.
     pub(super) fn open(path: &Path, compression: Compression, encoding: &'static Encoding, max_record: usize) -> io::Result<Self> {
         let file = File::open(path)?;
-        let metadata = file.metadata()?;
-        if metadata.is_dir() {
+        if file.metadata()?.is_dir() {
             return Err(ErrorKind::IsADirectory.into());
         }
         let file = Counted { file, read: 0 };
@@ -91,7 +88,6 @@ impl Source {
             end: 0,
             offset: 0,
             limit: max_record.saturating_add(BLOCK),
-            waits: !metadata.is_file(),
             ended: false,
             failure: None,
         };
@@ -140,11 +136,6 @@ impl Source {
     /// Bytes of the file itself (compressed, encoded) that were read.
     pub(super) fn bytes_read(&self) -> u64 {
         self.input.counted().read
-    }
-
-    /// Whether reading may have to wait.
-    pub(super) fn waits(&self) -> bool {
-        self.waits
     }
 
     /// The text that was read and not yet consumed.

@@ -87,6 +87,8 @@ pub(super) struct Progress {
 pub(super) struct Reading<'a> {
     pub(super) path: &'a str,
     pub(super) source: Source,
+    /// Reading may have to wait for whoever writes.
+    pub(super) waits: bool,
     pub(super) publish: &'a mut dyn Publish,
     pub(super) progress: Progress,
     /// Behind the last record.
@@ -123,7 +125,7 @@ impl Reading<'_> {
 
     /// Reads on, so that the window grows.
     pub(super) fn fill(&mut self) -> Result<(), End> {
-        if self.source.waits() {
+        if self.waits {
             self.publish.flush()?;
         }
         let filled = self.source.fill();
