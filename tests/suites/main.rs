@@ -1,0 +1,3 @@
+//! Suites over real parts. One binary, so that it links once; one module a subject.
+
+mod api_server;
