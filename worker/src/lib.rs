@@ -16,5 +16,6 @@ pub mod messenger;
 pub mod pipeline;
 pub mod problem;
 pub mod publisher;
+pub mod reference;
 pub mod secrets;
 pub mod stages;

@@ -2,7 +2,9 @@
 
 mod completions;
 mod exit;
+mod explain;
 pub mod manifests;
+mod schema;
 #[cfg(feature = "embedded")]
 mod search;
 pub mod style;
@@ -31,6 +33,10 @@ pub struct Cli {
 pub enum Command {
     /// Print a script that completes commands and options in your shell.
     Completions(completions::Completions),
+    /// Show the reference of a kind, a component or a field.
+    Explain(explain::Explain),
+    /// Print the JSON schema of manifests, for editors.
+    Schema(schema::Schema),
     /// Find documents in an index that a run has written.
     #[cfg(feature = "embedded")]
     Search(search::Search),
@@ -43,6 +49,8 @@ impl Cli {
     pub fn execute(self) -> Exit {
         let result = match self.command {
             Command::Completions(command) => command.execute(),
+            Command::Explain(command) => command.execute(),
+            Command::Schema(command) => command.execute(),
             #[cfg(feature = "embedded")]
             Command::Search(command) => command.execute(),
             Command::Validate(command) => command.execute(),

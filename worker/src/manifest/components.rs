@@ -58,7 +58,7 @@ impl Components<'_> {
             .enumerate()
             .map(|(index, item)| self.read(item, &format!("{path}[{index}]")).unwrap_or_else(|| common_part(item)))
             .collect();
-        //STAGES crate::stages::check(&stages, &mut Problems::new(path, &mut self.problems));
+        crate::stages::check(&stages, &mut Problems::new(path, &mut self.problems));
     }
 
     fn connectors(&mut self, pointer: &str, path: &str) {

@@ -20,8 +20,11 @@ pub enum Kind {
 
 /// The schema of a kind, as the CRD has it.
 pub struct KindSchema {
-    /// The schema of a whole object: with what the API server adds for `apiVersion`, `kind` and `metadata`.
+    /// The schema of a whole object as people write it: with what the API server adds for `apiVersion`, `kind` and
+    /// `metadata`, and a status that nobody looks at.
     pub object: Value,
+    /// The schema as generated, with description and status.
+    pub generated: Value,
     /// Its rules.
     pub rules: CompiledSchema,
 }
@@ -40,6 +43,16 @@ impl Kind {
         }
     }
 
+    /// The short name that kubectl knows.
+    pub const fn short_name(self) -> &'static str {
+        match self {
+            Self::IngestRun => "irun",
+            Self::IngestSchedule => "isch",
+            Self::KafkaConnection => "kconn",
+            Self::Pipeline => "ppl",
+        }
+    }
+
     /// The kind of that name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
@@ -55,7 +68,7 @@ impl Kind {
                 Self::KafkaConnection => schema::schema::<KafkaConnection>(),
                 Self::Pipeline => schema::schema::<Pipeline>(),
             };
-            KindSchema { rules: compile_schema(&generated), object: object_schema(&generated["properties"]["spec"]) }
+            KindSchema { rules: compile_schema(&generated), object: object_schema(&generated["properties"]["spec"]), generated }
         })
     }
 }
@@ -98,6 +111,15 @@ fn object_schema(spec: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn short_names_are_those_of_the_crds() {
+        for crd in schema::all() {
+            let names = crd.spec.names;
+            let kind = Kind::by_name(&names.kind).expect("a kind");
+            assert_eq!(names.short_names, Some(vec![kind.short_name().to_owned()]));
+        }
+    }
 
     #[test]
     fn every_rule_of_every_kind_compiles_here() {

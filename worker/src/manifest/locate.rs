@@ -49,7 +49,7 @@ fn begins_with_key(rest: &str, key: &str) -> bool {
     !key.is_empty() && rest.strip_prefix(key).is_some_and(|after| after.is_empty() || after.starts_with(['.', '[']))
 }
 
-/// The place in the file of a line and column (from 1) inside the text of a scalar. Whatever the style, whether folded,
+/// The place in the file of a line and column (from 1) inside the text of a scalar; beyond its end, that end. Whatever the style, whether folded,
 /// indented, quoted or escaped, white space is all that it changes: the n-th other character is the same one in the
 /// text and in the file.
 pub fn place_inside(source: &str, scalar: &Scalar, (line, column): (usize, usize)) -> Option<Place> {
@@ -58,15 +58,18 @@ pub fn place_inside(source: &str, scalar: &Scalar, (line, column): (usize, usize
     let begin = source.get(..range.start)?;
     let mut raw = Characters { rest: source.get(range.clone())?, style: *style, place: place_after(begin) };
     let mut seen = 0;
+    let mut end = raw.place;
     while let Some((place, solid)) = raw.next() {
-        if solid {
-            if seen == before {
-                return Some(place);
-            }
-            seen += 1;
+        if !solid {
+            continue;
         }
+        if seen == before {
+            return Some(place);
+        }
+        seen += 1;
+        end = raw.place;
     }
-    None
+    Some(end)
 }
 
 fn solid_characters_before(text: &str, line: usize, column: usize) -> usize {
@@ -184,10 +187,12 @@ mod tests {
     }
 
     #[test]
-    fn a_place_beyond_the_text_is_none() {
-        let text = "a: |\n  x\n";
+    fn a_place_beyond_the_text_is_its_end() {
+        let text = "a: |\n  x yz\n";
         let root = read(text);
         let Content::Scalar(scalar) = &root.entries()[0].value.content else { panic!("not a scalar") };
-        assert_eq!(place_inside(text, scalar, (9, 9)), None);
+        for inside in [(1, 5), (2, 1), (9, 9)] {
+            assert_eq!(place_inside(text, scalar, inside), Some(Place { line: 2, column: 7 }), "{inside:?}");
+        }
     }
 }

@@ -159,6 +159,10 @@ fn check_object<'a>(source: &'a Source, kind: Kind, mut root: Node, mut findings
     let name = object::name_of(&root, &mut findings);
     schema_walk::walk(&root, &schema.object, &mut findings);
     let mut json = schema_walk::to_json(&root, &schema.object);
+    if let Value::Object(object) = &mut json {
+        // The API server takes no status from users.
+        object.remove("status");
+    }
     if let (Some(name), Some(Value::Object(metadata))) = (&name, json.get_mut("metadata")) {
         // The API server makes the name out of `generateName` before it runs the rules.
         metadata.entry("name").or_insert_with(|| name.as_str().into());
