@@ -174,7 +174,7 @@ fn prepare(spec: &HttpAction, method: Method, url: String, context: &StepContext
 }
 
 async fn try_once(spec: &HttpAction, prepared: &Prepared, tries: u32) -> Result<(), ActionFault> {
-    let transport = |error: reqwest::Error| ActionFault::Transport { tries, reason: chain(&error.without_url()) };
+    let transport = |error: reqwest::Error| ActionFault::Transport { tries, reason: http::chain(&error.without_url()) };
     let request = prepared.request.try_clone().expect("a body in memory can be sent again");
     let mut response = prepared.client.execute(request).await.map_err(transport)?;
     let status = response.status();
@@ -194,20 +194,6 @@ async fn try_once(spec: &HttpAction, prepared: &Prepared, tries: u32) -> Result<
 
 fn is_expected(expected: &[u16], status: StatusCode) -> bool {
     if expected.is_empty() { status.is_success() } else { expected.contains(&status.as_u16()) }
-}
-
-/// An error with all that lies beneath it, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(beneath) = source {
-        let beneath_text = beneath.to_string();
-        if !text.contains(&beneath_text) {
-            text = format!("{text}: {beneath_text}");
-        }
-        source = beneath.source();
-    }
-    text
 }
 
 /// A URL without what may be secret in it: user, password, query and fragment.

@@ -13,6 +13,8 @@ pub struct HttpOptions {
     pub ca: Option<SecretText>,
     /// What we show to a server that asks who we are.
     pub client_certificate: Option<ClientCertificate>,
+    /// Take any certificate of the server. Anybody in between can then read and change everything.
+    pub insecure: bool,
     /// Time for one request, answer included.
     pub timeout: Duration,
     /// Time to connect.
@@ -21,7 +23,13 @@ pub struct HttpOptions {
 
 impl Default for HttpOptions {
     fn default() -> Self {
-        Self { ca: None, client_certificate: None, timeout: Duration::from_secs(60), connect_timeout: Duration::from_secs(10) }
+        Self {
+            ca: None,
+            client_certificate: None,
+            insecure: false,
+            timeout: Duration::from_secs(60),
+            connect_timeout: Duration::from_secs(10),
+        }
     }
 }
 
@@ -67,11 +75,28 @@ pub fn client(options: &HttpOptions) -> Result<reqwest::Client, HttpError> {
         }
         builder = builder.tls_certs_only(certificates);
     }
+    if options.insecure {
+        builder = builder.tls_danger_accept_invalid_certs(true);
+    }
     if let Some(own) = &options.client_certificate {
         let pem = format!("{}\n{}", own.certificate.expose(), own.key.expose());
         builder = builder.identity(reqwest::Identity::from_pem(pem.as_bytes()).map_err(HttpError::ClientCertificate)?);
     }
     builder.build().map_err(HttpError::Client)
+}
+
+/// An error with all that lies beneath it, in one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(beneath) = source {
+        let beneath_text = beneath.to_string();
+        if !text.contains(&beneath_text) {
+            text = format!("{text}: {beneath_text}");
+        }
+        source = beneath.source();
+    }
+    text
 }
 
 #[cfg(test)]

@@ -11,7 +11,10 @@ pub mod embedded;
 mod id_field;
 pub mod json_lines;
 mod lane;
+#[cfg(test)]
+mod lane_tests;
 pub mod nop;
+pub mod opensearch;
 mod output_file;
 mod projection;
 mod retry;
@@ -125,8 +128,9 @@ pub enum Answer {
     Items(Vec<ItemAnswer>),
     /// The request as a whole was not taken: no connection, 429, 502 to 504. An outage, not the documents' fault.
     Outage(Refusal),
-    /// The request was too large as a whole (413): send less at once.
-    TooLarge(Refusal),
+    /// The request was refused as a whole for something in it: too large (413), or an operation that spoils it (400). Sent
+    /// again in halves; an operation that is refused when it stands alone fails.
+    Split(Refusal),
     /// The backend is broken for us in a way that waiting does not cure (wrong credentials, disk full): the run must end.
     Fatal(BackendError),
 }
