@@ -1,13 +1,14 @@
 //! From the settings of an indexer to its backend.
 
-use super::{Backend, BackendError, Projection, csv::Csv, json_lines::JsonLines, nop::Nop};
+use super::{Backend, BackendError, Projection, csv::Csv, json_lines::JsonLines, nop::Nop, opensearch};
 use crate::{context::StepContext, document::Path, problem::Problems};
-use penstock_crds::indexers::{Indexer, IndexerKind};
+use penstock_crds::indexers::{Indexer, IndexerKind, Versioning};
 use std::sync::Arc;
 
 /// Reports everything that is wrong with the settings of an indexer, without opening or reaching anything.
 pub fn check(spec: &Indexer, problems: &mut Problems<'_>) {
     check_paths(spec, problems);
+    check_retry(spec, problems);
     match &spec.kind {
         IndexerKind::Csv(csv) => {
             check_file(spec, &csv.id_name, problems);
@@ -18,7 +19,11 @@ pub fn check(spec: &Indexer, problems: &mut Problems<'_>) {
             super::json_lines::check(lines, &mut problems.below("jsonLines"));
         }
         IndexerKind::Embedded(_) => check_only_for_clusters(spec, problems),
-        IndexerKind::Nop(_) | IndexerKind::Elasticsearch(_) | IndexerKind::Opensearch(_) => {}
+        IndexerKind::Elasticsearch(cluster) | IndexerKind::Opensearch(cluster) => {
+            check_versioning(spec, problems);
+            opensearch::check(spec, cluster, problems);
+        }
+        IndexerKind::Nop(_) => {}
     }
 }
 
@@ -35,14 +40,19 @@ pub fn build(spec: &Indexer, step: &StepContext) -> Result<Arc<dyn Backend>, Bac
     let projection = Projection::new(spec, &step.run_id).map_err(wrong)?;
     Ok(match &spec.kind {
         IndexerKind::Csv(csv) => Arc::new(Csv::new(csv, projection, step).map_err(wrong)?),
+        IndexerKind::Elasticsearch(cluster) | IndexerKind::Opensearch(cluster) => {
+            Arc::new(opensearch::Opensearch::new(spec, cluster, projection, step)?)
+        }
         IndexerKind::JsonLines(lines) => Arc::new(JsonLines::new(lines, projection, step)),
         IndexerKind::Nop(_) => Arc::new(Nop),
         #[cfg(feature = "embedded")]
         IndexerKind::Embedded(embedded) => Arc::new(super::embedded::Embedded::new(embedded, projection, step)),
-        kind => return Err(not_part_of_this_program(kind)),
+        #[cfg(not(feature = "embedded"))]
+        IndexerKind::Embedded(_) => return Err(not_part_of_this_program(&spec.kind)),
     })
 }
 
+#[cfg(not(feature = "embedded"))]
 fn not_part_of_this_program(kind: &IndexerKind) -> BackendError {
     let key = kind.key();
     let message = format!("indexer `{key}`: it is not part of this program; build penstock with the feature `{key}`");
@@ -65,6 +75,20 @@ fn check_paths(spec: &Indexer, problems: &mut Problems<'_>) {
     }
 }
 
+fn check_retry(spec: &Indexer, problems: &mut Problems<'_>) {
+    let retry = &spec.retry;
+    if retry.max_backoff < retry.initial_backoff {
+        let message = format!("maxBackoff ({}) is shorter than initialBackoff ({})", retry.max_backoff, retry.initial_backoff);
+        problems.add("retry.maxBackoff", message);
+    }
+}
+
+fn check_versioning(spec: &Indexer, problems: &mut Problems<'_>) {
+    if spec.version_field.is_some() && spec.versioning != Some(Versioning::External) {
+        problems.add("versionField", "a version needs `versioning: External`; set it, or remove versionField");
+    }
+}
+
 /// What a file cannot do: nothing in it can be replaced.
 fn check_file(spec: &Indexer, id_name: &str, problems: &mut Problems<'_>) {
     check_only_for_clusters(spec, problems);
@@ -81,7 +105,7 @@ fn check_only_for_clusters(spec: &Indexer, problems: &mut Problems<'_>) {
     for (field, is_set) in [
         ("indexField", spec.index_field.is_some()),
         ("routingField", spec.routing_field.is_some()),
-        ("versioning", spec.versioning == Some(penstock_crds::indexers::Versioning::External)),
+        ("versioning", spec.versioning == Some(Versioning::External)),
         ("versionField", spec.version_field.is_some()),
     ] {
         if is_set {
@@ -118,6 +142,20 @@ mod tests {
                 "{embedded: {path: x}, indexField: i, versioning: External, versionField: v}",
                 &["indexer.indexField", "indexer.versioning", "indexer.versionField"],
             ),
+            (
+                "{opensearch: {urls: [localhost 9200, 'http://u:p@h'], index: Bad, operation: Update}, idField: 'a[', versionField: v,
+                  versioning: External, retry: {initialBackoff: 30s, maxBackoff: 1s}}",
+                &[
+                    "indexer.idField",
+                    "indexer.retry.maxBackoff",
+                    "indexer.opensearch.urls[0]",
+                    "indexer.opensearch.urls[1]",
+                    "indexer.opensearch.index",
+                    "indexer.versioning",
+                ],
+            ),
+            ("{elasticsearch: {urls: ['https://a:9200'], index: 'p-{runId}'}, versionField: v}", &["indexer.versionField"]),
+            ("{opensearch: {urls: ['http://a'], index: p, operation: Update}, deletion: {field: gone}, versioning: None}", &[]),
         ];
         for (yaml, paths) in expected {
             assert_eq!(problems(yaml), *paths, "{yaml}");
@@ -127,7 +165,13 @@ mod tests {
     #[test]
     fn building_a_backend_touches_nothing_x13() {
         let folder = tempfile::tempdir().expect("folder");
-        for yaml in ["nop: {}", "jsonLines: {path: out/x}", "csv: {path: out/x, columns: [a]}", "embedded: {path: out/x}"] {
+        for yaml in [
+            "nop: {}",
+            "jsonLines: {path: out/x}",
+            "csv: {path: out/x, columns: [a]}",
+            "embedded: {path: out/x}",
+            "opensearch: {urls: ['http://localhost:9'], index: x}",
+        ] {
             let spec: Indexer = serde_yaml_ng::from_str(yaml).expect(yaml);
             build(&spec, &step_context(folder.path())).map(drop).expect(yaml);
         }

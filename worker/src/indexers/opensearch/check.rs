@@ -7,20 +7,17 @@ use reqwest::Url;
 /// The longest name of an index, in bytes.
 const LONGEST_NAME: usize = 255;
 
-/// Collects what is wrong with the settings. `problems` is at the backend's key.
-pub fn check(spec: &Opensearch, problems: &mut Problems<'_>) {
+/// Collects what is wrong with the settings. `problems` is at the indexer.
+pub fn check(indexer: &Indexer, spec: &Opensearch, problems: &mut Problems<'_>) {
+    let mut below = problems.below(indexer.kind.key());
     for (position, url) in spec.urls.iter().enumerate() {
         if let Err(fault) = node_url(url) {
-            problems.add(&format!("urls[{position}]"), fault);
+            below.add(&format!("urls[{position}]"), fault);
         }
     }
     if let Some(fault) = fault_of_name(&spec.index) {
-        problems.add("index", fault);
+        below.add("index", fault);
     }
-}
-
-/// Collects what is wrong between the common settings and those of the cluster. `problems` is at the indexer.
-pub fn check_versioning(indexer: &Indexer, spec: &Opensearch, problems: &mut Problems<'_>) {
     let external = indexer.versioning == Some(Versioning::External);
     if external && !matches!(spec.operation, Operation::Index | Operation::Delete) {
         let message = format!("External works with the operations Index and Delete, not with {:?}; remove it", spec.operation);
@@ -31,20 +28,17 @@ pub fn check_versioning(indexer: &Indexer, spec: &Opensearch, problems: &mut Pro
 /// The URL of a node.
 pub(super) fn node_url(text: &str) -> Result<Url, String> {
     const EXAMPLE: &str = "write for example http://localhost:9200";
-    let url = match Url::parse(text) {
-        Ok(url) => url,
-        // the text may hold a password
-        Err(error) if text.contains('@') => return Err(format!("not a URL: {error}; {EXAMPLE}")),
-        Err(error) => return Err(format!("`{text}` is not a URL: {error}; {EXAMPLE}")),
-    };
+    // a text with `@` may hold a password
+    let shown = if text.contains('@') { "this".into() } else { format!("`{text}`") };
+    let url = Url::parse(text).map_err(|error| format!("{shown} is not a URL: {error}; {EXAMPLE}"))?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err("no credentials in URLs: use username and password with valueFrom.secretKeyRef".into());
     }
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err(format!("`{text}` does not begin with http:// or https://; {EXAMPLE}"));
+        return Err(format!("{shown} does not begin with http:// or https://; {EXAMPLE}"));
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err(format!("`{text}` has a `?` or `#` part; {EXAMPLE}"));
+        return Err(format!("{shown} has a `?` or `#` part; {EXAMPLE}"));
     }
     Ok(url)
 }

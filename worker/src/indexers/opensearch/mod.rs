@@ -6,7 +6,7 @@ mod preflight;
 mod response;
 mod send;
 
-pub use check::{check, check_versioning};
+pub use check::check;
 
 use super::{Answer, Backend, BackendError, Needs, Projection, Refusal, Rejected, Request};
 use crate::{
