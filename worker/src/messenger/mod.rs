@@ -7,8 +7,10 @@
 #[cfg(test)]
 mod compliance;
 pub mod local;
+pub mod offsets;
 mod queue;
 pub mod recording;
+pub mod stale;
 
 use crate::document::{Document, Row, Rows};
 use crate::event::Tag;
