@@ -5,11 +5,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Makes a document of each element of a list field. Children pass the later stages only and reach the index
-/// before their parent; all of them are counted.
+/// before their parent; all of them are counted. Example:
+/// `explode: {source: variants, idTemplate: "{id}#{sku}", copyFields: [lang], parentIdField: product}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Explode {
-    /// Field that holds the list. A document without it, or with an empty list, has no children;
+    /// Field that holds the list. A document where it is absent, null or an empty list has no children;
     /// anything but a list makes the document fail.
     #[schemars(length(min = 1, max = 256))]
     pub source: String,
@@ -19,10 +20,12 @@ pub struct Explode {
     #[schemars(length(min = 1, max = 256))]
     pub target: Option<String>,
     /// Id of a child: `{id}` is the parent's id, `{index}` the position from 0, every other name a field of the child.
+    /// A field that the child does not have, or an empty id, makes the parent fail; the children before it stay. Children of
+    /// the same id follow each other in their order.
     #[serde(default = "default_child_id")]
     #[schemars(length(min = 1, max = 1024))]
     pub id_template: String,
-    /// Fields of the parent that each child receives as well.
+    /// Fields of the parent that each child receives as well, unless it has them itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub copy_fields: Vec<String>,
@@ -40,12 +43,13 @@ fn default_child_id() -> String {
 }
 
 /// Cuts a long text into pieces that become documents of their own, at the best boundary that fits: paragraphs,
-/// sentences, words, characters.
+/// sentences, words, characters. White space around a piece is left out. Example:
+/// `chunk: {source: body, size: 800, overlap: 80, copyFields: [title], offsetField: offset}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("(has(self.overlap) ? self.overlap : 0) < (has(self.size) ? self.size : 1000)").message("overlap must be smaller than size").field_path(".overlap"))]
 pub struct Chunk {
-    /// Field that holds the text. A document without it, or with empty text, has no children;
+    /// Field that holds the text. A document where it is absent, null or without anything but white space has no children;
     /// anything but text makes the document fail.
     #[schemars(length(min = 1, max = 256))]
     pub source: String,
@@ -67,11 +71,11 @@ pub struct Chunk {
     /// The text is Markdown: prefer its headings, lists and blocks as boundaries.
     #[serde(default)]
     pub markdown: bool,
-    /// Id of a child: `{id}` is the parent's id, `{index}` the position from 0.
+    /// Id of a child: `{id}` is the parent's id, `{index}` the position from 0, every other name a field of the child.
     #[serde(default = "default_child_id")]
     #[schemars(length(min = 1, max = 1024))]
     pub id_template: String,
-    /// Fields of the parent that each child receives as well.
+    /// Fields of the parent that each child receives as well, unless it has them itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub copy_fields: Vec<String>,

@@ -4,7 +4,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Changes the document by a program in VRL, the Vector Remap Language. It is compiled and type-checked before
-/// anything runs. An error at run time fails the document with the program's line; `abort` drops it.
+/// anything runs. An error at run time fails the document with the program's line and changes nothing of it; `abort "why"`
+/// drops the document with that reason. A program that works on one document for more than 10 seconds is stopped.
+/// Example: `remap: {source: ".price = to_float!(.price)"}`.
+///
+/// Fields keep their order, new ones come last; what a program does not write stays as it is, exactly. Times become RFC 3339
+/// text, bytes that are not UTF-8 become base64; times without a zone are read as UTC. `now`, `random_*` and `uuid_*` make
+/// a run unrepeatable. The function `log` is not available.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Remap {
@@ -14,7 +20,8 @@ pub struct Remap {
     pub source: String,
 }
 
-/// Drops documents: they are counted as dropped and not indexed. Use it with `when`.
+/// Drops documents: they are counted as dropped and not indexed. Use it with `when`. Example:
+/// `when: .category == "test"` and `drop: {reason: test data}`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Drop {
@@ -24,25 +31,28 @@ pub struct Drop {
     pub reason: Option<String>,
 }
 
-/// Sends documents straight to the indexer: no later stage sees them. Use it with `when`.
+/// Sends documents straight to the indexer: no later stage sees them. Use it with `when`. Example:
+/// `when: .ready == true` and `skip: {}`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Skip {}
 
 /// Writes documents to a file of JSON lines and passes them on, for debugging and replay: what it writes can be
-/// read back by a `file` connector with the format `jsonLines` and `id: [id]`.
+/// read back by a `file` connector with the format `jsonLines` and `id: [id]`. Each line is in the file before the document
+/// goes on. Example: `capture: {path: out/odd.jsonl, limit: 100}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Capture {
-    /// File to append to. Without it documents are printed on standard error.
+    /// File to append to; `{run}`, `{runId}` and `{connector}` are replaced. Without it documents are printed on standard
+    /// error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 4096))]
     pub path: Option<String>,
-    /// Write only these top level fields. Without it all.
+    /// Write only the id and these top level fields. Without it all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub fields: Vec<String>,
-    /// Stop writing after so many documents.
+    /// Stop writing after so many documents of the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub limit: Option<i64>,

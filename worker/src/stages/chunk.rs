@@ -12,7 +12,7 @@ use crate::{
 use compact_str::CompactString;
 use penstock_crds::stages::{self as spec, ChunkUnit};
 use std::{ops::Range, sync::Arc};
-use text_splitter::{Characters, ChunkConfig, ChunkSizer, TextSplitter};
+use text_splitter::{Characters, ChunkConfig, ChunkSizer, MarkdownSplitter, TextSplitter};
 
 /// Cuts a text into pieces.
 #[derive(Clone, Debug)]
@@ -88,6 +88,8 @@ impl Pieces {
 enum Splitter {
     Characters(TextSplitter<Characters>),
     Words(TextSplitter<Words>),
+    MarkdownCharacters(MarkdownSplitter<Characters>),
+    MarkdownWords(MarkdownSplitter<Words>),
 }
 
 /// Counts words, separated by white space.
@@ -111,9 +113,11 @@ impl Splitter {
             problems.add("overlap", format!("overlap must be smaller than size ({})", spec.size));
             return None;
         };
-        Some(match spec.unit {
-            ChunkUnit::Characters => Self::Characters(TextSplitter::new(config)),
-            ChunkUnit::Words => Self::Words(TextSplitter::new(config.with_sizer(Words))),
+        Some(match (spec.unit, spec.markdown) {
+            (ChunkUnit::Characters, false) => Self::Characters(TextSplitter::new(config)),
+            (ChunkUnit::Words, false) => Self::Words(TextSplitter::new(config.with_sizer(Words))),
+            (ChunkUnit::Characters, true) => Self::MarkdownCharacters(MarkdownSplitter::new(config)),
+            (ChunkUnit::Words, true) => Self::MarkdownWords(MarkdownSplitter::new(config.with_sizer(Words))),
         })
     }
 
@@ -123,6 +127,8 @@ impl Splitter {
         match self {
             Self::Characters(splitter) => splitter.chunk_indices(text).map(range).collect(),
             Self::Words(splitter) => splitter.chunk_indices(text).map(range).collect(),
+            Self::MarkdownCharacters(splitter) => splitter.chunk_indices(text).map(range).collect(),
+            Self::MarkdownWords(splitter) => splitter.chunk_indices(text).map(range).collect(),
         }
     }
 }
@@ -155,6 +161,15 @@ mod tests {
     fn words_are_counted_and_repeated() {
         let stage = r#"{"chunk": {"source": "a", "size": 3, "overlap": 1, "unit": "Words"}}"#;
         assert_eq!(texts(family(stage, "d", r#"{"a":"one two three four five"}"#)), ["one two three", "three four five"]);
+    }
+
+    #[test]
+    fn markdown_is_cut_at_its_headings() {
+        let text = serde_json::json!({"a": "# One\ntext of one\n# Two\ntext of two\n"}).to_string();
+        for (size, unit) in [(24, "Characters"), (6, "Words")] {
+            let stage = format!(r#"{{"chunk": {{"source": "a", "size": {size}, "unit": "{unit}", "markdown": true}}}}"#);
+            assert_eq!(texts(family(&stage, "d", &text)), ["# One\ntext of one", "# Two\ntext of two"], "{unit}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Compiling VRL: what a program may do, which fields it touches, and how its errors are told.
 
+use super::depth::depth;
 use crate::problem::Problems;
 use std::collections::BTreeMap;
 use vrl::{
@@ -12,8 +13,11 @@ use vrl::{
 /// Functions that programs may not use: `log` would write into our log from a user's text.
 const WITHHELD: [&str; 1] = ["log"];
 
-/// Brackets within brackets. Each level costs stack when the program is compiled.
-const DEEPEST_NESTING: usize = 100;
+/// Brackets, operators and `else` within each other. Each level costs stack, here and in every lane.
+const DEEPEST_NESTING: usize = 250;
+
+/// The compiler needs many times the stack that the program needs when it runs.
+const COMPILER_STACK: usize = 64 << 20;
 
 /// A program, with what must be known to run it.
 pub(super) struct Compiled {
@@ -38,6 +42,12 @@ pub(super) enum Fields {
     All,
 }
 
+#[derive(Clone, Copy, PartialEq)]
+enum ProgramKind {
+    Program,
+    Predicate,
+}
+
 /// Why a text is no program.
 #[derive(Debug, PartialEq)]
 pub(super) struct ProgramFault {
@@ -57,25 +67,12 @@ impl ProgramFault {
 impl Compiled {
     /// A program that may change the document's fields, but not its ids.
     pub(super) fn program(source: &str) -> Result<Self, ProgramFault> {
-        let mut config = CompileConfig::default();
-        config.set_read_only_path(OwnedTargetPath::metadata_root(), true);
-        compile(source, "program", config)
+        compile(source, ProgramKind::Program)
     }
 
     /// A program that changes nothing and gives true or false.
     pub(super) fn predicate(source: &str) -> Result<Self, ProgramFault> {
-        let mut config = CompileConfig::default();
-        config.set_read_only();
-        let compiled = compile(source, "predicate", config)?;
-        let result = compiled.program.final_type_info().result;
-        if result.is_boolean() {
-            return Ok(compiled);
-        }
-        let message = format!(
-            "a predicate must give true or false for every document, this one gives {}; compare, for example .flag == true",
-            result.kind()
-        );
-        Err(ProgramFault { message, inside: None })
+        compile(source, ProgramKind::Predicate)
     }
 
     /// An error at run time, with the line of the program in which it happened.
@@ -105,13 +102,47 @@ fn split_span(message: &str) -> Option<(usize, String)> {
     Some((start.parse().ok()?, format!("{before}{after}")))
 }
 
-fn compile(source: &str, what: &str, config: CompileConfig) -> Result<Compiled, ProgramFault> {
-    if deepest_nesting(source) > DEEPEST_NESTING {
-        return Err(ProgramFault { message: format!("more than {DEEPEST_NESTING} brackets within each other"), inside: None });
+fn compile(source: &str, kind: ProgramKind) -> Result<Compiled, ProgramFault> {
+    if depth(source) > DEEPEST_NESTING {
+        let message = format!(
+            "more than {DEEPEST_NESTING} brackets, operators or branches within each other; use an object as a table, or several stages"
+        );
+        return Err(ProgramFault { message, inside: None });
     }
-    let result = compile_with_external(source, &functions(), &environment(), config).map_err(|errors| fault(source, what, errors))?;
-    let scope = scope(source, &result.program);
-    Ok(Compiled { program: result.program, scope, source: source.to_owned() })
+    std::thread::scope(|scope| {
+        let compiler = std::thread::Builder::new().name("compiler".into()).stack_size(COMPILER_STACK);
+        match compiler.spawn_scoped(scope, || compile_here(source, kind)).map(std::thread::ScopedJoinHandle::join) {
+            Ok(Ok(compiled)) => compiled,
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            Err(error) => Err(ProgramFault { message: format!("failed to start a thread for the compiler: {error}"), inside: None }),
+        }
+    })
+}
+
+fn compile_here(source: &str, kind: ProgramKind) -> Result<Compiled, ProgramFault> {
+    let mut config = CompileConfig::default();
+    match kind {
+        ProgramKind::Program => config.set_read_only_path(OwnedTargetPath::metadata_root(), true),
+        ProgramKind::Predicate => config.set_read_only(),
+    }
+    let program = compile_with_external(source, &functions(), &environment(), config).map_err(|errors| fault(source, kind, errors))?.program;
+    if kind == ProgramKind::Predicate {
+        must_be_boolean(&program)?;
+    }
+    let scope = scope(source, &program);
+    Ok(Compiled { program, scope, source: source.to_owned() })
+}
+
+fn must_be_boolean(program: &Program) -> Result<(), ProgramFault> {
+    let result = program.final_type_info().result;
+    if result.is_boolean() {
+        return Ok(());
+    }
+    let message = format!(
+        "a predicate must give true or false for every document, this one gives {}; compare, for example .flag == true",
+        result.kind()
+    );
+    Err(ProgramFault { message, inside: None })
 }
 
 fn functions() -> Vec<Box<dyn Function>> {
@@ -124,20 +155,6 @@ fn functions() -> Vec<Box<dyn Function>> {
 fn environment() -> ExternalEnv {
     let ids = BTreeMap::from([("id".into(), Kind::bytes()), ("parent_id".into(), Kind::bytes().or_null())]);
     ExternalEnv::new_with_kind(Kind::object(Collection::json()), Kind::object(Collection::from_parts(ids, Kind::undefined())))
-}
-
-/// Opening brackets that are not closed yet, at most. Brackets in texts count too: nobody writes a hundred of them.
-fn deepest_nesting(source: &str) -> usize {
-    let (mut depth, mut deepest) = (0_usize, 0);
-    for byte in source.bytes() {
-        match byte {
-            b'(' | b'[' | b'{' => depth += 1,
-            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        deepest = deepest.max(depth);
-    }
-    deepest
 }
 
 fn scope(source: &str, program: &Program) -> Scope {
@@ -157,7 +174,11 @@ fn scope(source: &str, program: &Program) -> Scope {
     Scope { fields: if is_all { Fields::All } else { Fields::Named(names) }, asks_for_ids }
 }
 
-fn fault(source: &str, what: &str, errors: DiagnosticList) -> ProgramFault {
+fn fault(source: &str, kind: ProgramKind, errors: DiagnosticList) -> ProgramFault {
+    let what = match kind {
+        ProgramKind::Program => "program",
+        ProgramKind::Predicate => "predicate",
+    };
     let problems: Vec<Diagnostic> = errors.iter().filter(|diagnostic| diagnostic.is_problem()).cloned().collect();
     let start = |diagnostic: &Diagnostic| first_label(&diagnostic.labels).map_or(usize::MAX, |label| label.span.start());
     let first = problems.iter().min_by_key(|diagnostic| start(diagnostic));

@@ -2,6 +2,7 @@
 
 mod compile;
 mod convert;
+mod depth;
 mod target;
 
 #[cfg(test)]
@@ -100,6 +101,7 @@ struct Lane {
     compiled: Arc<Compiled>,
     runtime: Runtime,
     touched: Touched,
+    time_limit: Duration,
     /// The zone in which times without one are read: UTC, so that a program gives the same on every machine.
     zone: TimeZone,
 }
@@ -110,13 +112,14 @@ impl Lane {
             touched: Touched::new(&compiled.scope),
             compiled,
             runtime: Runtime::default(),
+            time_limit: TIME_LIMIT,
             zone: TimeZone::parse("UTC").unwrap_or_default(),
         }
     }
 
     fn run(&mut self, document: &Document) -> Result<VrlValue, Ended> {
         self.touched.take_from(document);
-        let mut limit = TimeLimit::default();
+        let mut limit = TimeLimit { limit: self.time_limit, steps: 0, first_look: None };
         let result = self.runtime.resolve_with_control(&mut self.touched, &self.compiled.program, &self.zone, &mut limit);
         self.runtime.clear();
         result.map_err(|end| self.ended(end))
@@ -125,15 +128,15 @@ impl Lane {
     fn ended(&self, end: Terminate) -> Ended {
         match end {
             Terminate::Abort(ExpressionError::Abort { message, .. }) => Ended::Aborted(message.unwrap_or_else(|| "aborted".into())),
-            Terminate::Interrupted => Ended::Failed(StageError(format!("the program was stopped after {} seconds", TIME_LIMIT.as_secs()))),
+            Terminate::Interrupted => Ended::Failed(StageError(format!("the program was stopped: it took more than {:?}", self.time_limit))),
             Terminate::Abort(error) | Terminate::Error(error) => Ended::Failed(StageError(self.compiled.explain(&error))),
         }
     }
 }
 
 /// Ends a program that takes too long. The clock is read only while a program takes many steps.
-#[derive(Default)]
 struct TimeLimit {
+    limit: Duration,
     steps: u32,
     first_look: Option<Instant>,
 }
@@ -145,6 +148,6 @@ impl ExecutionControl for TimeLimit {
             return ControlFlow::Continue(());
         }
         let first_look = *self.first_look.get_or_insert_with(Instant::now);
-        if first_look.elapsed() > TIME_LIMIT { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if first_look.elapsed() > self.limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }

@@ -156,8 +156,38 @@ fn values_nested_too_deeply_are_refused_and_cost_no_stack() {
     assert_eq!(remapped(".a = .a", &format!(r#"{{"a":{deep}}}"#)), format!(r#"{{"a":{deep}}}"#));
     let reason = failure(&remap(".a = [[[[[[[[.a]]]]]]]]"), &format!(r#"{{"a":{deep}}}"#));
     assert!(reason.starts_with("`a[0][0]") && reason.ends_with("is nested too deeply, more than 128 levels"), "{reason}");
-    let nested = format!(".a = {}1{}", "(".repeat(5_000), ")".repeat(5_000));
-    assert_eq!(problems(&remap(&nested)).len(), 1);
+}
+
+#[test]
+fn programs_nested_too_deeply_are_refused_and_cost_no_stack() {
+    let forms: [fn(usize) -> String; 5] = [
+        |n| format!(".a = {}1{}", "(".repeat(n), ")".repeat(n)),
+        |n| format!(".a = {}1", "1 + ".repeat(n)),
+        |n| format!(".a = {}true", "!".repeat(n)),
+        |n| format!(".a = {}true", "false || ".repeat(n)),
+        |n| format!("if .a == 0 {{ .b = 0 }} {}", "else if .a == 1 { .b = 1 } ".repeat(n)),
+    ];
+    for form in forms {
+        assert_eq!(run(&remap(&form(100)), document("d", "{}")).story, ["+d"], "{}", form(2));
+        let found = problems(&remap(&form(2_000)));
+        assert_eq!(found.len(), 1, "{}", form(2));
+        assert!(found[0].message.contains("within each other"), "{}", found[0].message);
+    }
+}
+
+#[test]
+fn a_program_that_takes_too_long_is_stopped() {
+    let source = "n = 0\nfor_each(array!(.l)) -> |_i, a| { for_each(array!(.l)) -> |_j, b| { n = n + 1 } }\n.n = n";
+    let list = format!(r#"{{"l":[{}]}}"#, vec!["1"; 300].join(","));
+    let mut program = super::Program::compile(source, "source", &mut crate::problem::Problems::new("", &mut Vec::new())).expect("program");
+    let mut slow = document("d", &list);
+    program.lane.time_limit = std::time::Duration::ZERO;
+    let ended = program.run(&mut slow).expect_err("stopped");
+    assert_eq!(ended, super::Ended::Failed(super::StageError("the program was stopped: it took more than 0ns".into())));
+    assert_eq!(to_json(&slow), list);
+    program.lane.time_limit = super::TIME_LIMIT;
+    program.run(&mut slow).expect("time enough");
+    assert!(to_json(&slow).ends_with(r#","n":90000}"#));
 }
 
 fn json_value() -> impl Strategy<Value = serde_json::Value> {
@@ -166,7 +196,7 @@ fn json_value() -> impl Strategy<Value = serde_json::Value> {
         any::<bool>().prop_map(Into::into),
         any::<i64>().prop_map(Into::into),
         any::<u64>().prop_map(Into::into),
-        proptest::num::f64::NORMAL.prop_map(Into::into),
+        (any::<i32>(), 0..6_u8).prop_map(|(n, places)| (f64::from(n) / 10_f64.powi(places.into())).into()),
         ".{0,6}".prop_map(Into::into),
     ];
     leaf.prop_recursive(4, 24, 4, |inner| {
