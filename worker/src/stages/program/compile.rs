@@ -125,7 +125,8 @@ fn compile_here(source: &str, kind: ProgramKind) -> Result<Compiled, ProgramFaul
         ProgramKind::Program => config.set_read_only_path(OwnedTargetPath::metadata_root(), true),
         ProgramKind::Predicate => config.set_read_only(),
     }
-    let program = compile_with_external(source, &functions(), &environment(), config).map_err(|errors| fault(source, kind, errors))?.program;
+    let program =
+        compile_with_external(source, &functions(), &environment(), config).map_err(|errors| fault(source, kind, errors))?.program;
     if kind == ProgramKind::Predicate {
         must_be_boolean(&program)?;
     }

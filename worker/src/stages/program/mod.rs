@@ -128,7 +128,9 @@ impl Lane {
     fn ended(&self, end: Terminate) -> Ended {
         match end {
             Terminate::Abort(ExpressionError::Abort { message, .. }) => Ended::Aborted(message.unwrap_or_else(|| "aborted".into())),
-            Terminate::Interrupted => Ended::Failed(StageError(format!("the program was stopped: it took more than {:?}", self.time_limit))),
+            Terminate::Interrupted => {
+                Ended::Failed(StageError(format!("the program was stopped: it took more than {:?}", self.time_limit)))
+            }
             Terminate::Abort(error) | Terminate::Error(error) => Ended::Failed(StageError(self.compiled.explain(&error))),
         }
     }
