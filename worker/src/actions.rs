@@ -332,6 +332,7 @@ mod tests {
             connector: "products".into(),
             pipeline: "p".into(),
             base_dir: ".".into(),
+            run_base_dir: Default::default(),
             secrets: crate::secrets::Secrets::new(Some(secrets.path().into())),
             runtime: tokio::runtime::Handle::current(),
             stop: Default::default(),

@@ -21,6 +21,8 @@ pub struct StepContext {
     pub pipeline: String,
     /// Where relative paths of the pipeline's manifest start.
     pub base_dir: PathBuf,
+    /// Where relative paths of the run's manifest, with its connectors, start.
+    pub run_base_dir: PathBuf,
     /// Where credentials come from.
     pub secrets: Secrets,
     /// For components that wait on the network from a thread of their own.

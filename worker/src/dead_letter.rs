@@ -206,6 +206,7 @@ mod tests {
             connector: connector.into(),
             pipeline: "books".into(),
             base_dir: PathBuf::new(),
+            run_base_dir: Default::default(),
             secrets: Secrets::default(),
             runtime: runtime.handle().clone(),
             stop: Default::default(),

@@ -3,15 +3,22 @@
 mod completions;
 mod exit;
 mod explain;
+mod health;
 pub mod manifests;
+mod preview;
+mod progress;
+mod run;
 mod schema;
 #[cfg(feature = "embedded")]
 mod search;
+mod server;
+mod signals;
 pub mod style;
 mod validate;
 
 pub use exit::Exit;
 
+use crate::telemetry::{self, LogFormat};
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};
 
@@ -26,6 +33,9 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+    /// The form of log lines on standard error. What is logged is said by PENSTOCK_LOG (info, debug, penstock::document=debug).
+    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
 }
 
 /// The commands.
@@ -35,6 +45,10 @@ pub enum Command {
     Completions(completions::Completions),
     /// Show the reference of a kind, a component or a field.
     Explain(explain::Explain),
+    /// Tell whether the heartbeat of a process is fresh.
+    Health(health::HealthCommand),
+    /// Execute a run in this process: connectors, stages and indexers.
+    Run(Box<run::RunCommand>),
     /// Print the JSON schema of manifests, for editors.
     Schema(schema::Schema),
     /// Find documents in an index that a run has written.
@@ -47,9 +61,12 @@ pub enum Command {
 impl Cli {
     /// Does what the arguments ask for. An error that no command foresaw is printed with its causes.
     pub fn execute(self) -> Exit {
+        telemetry::start(self.log_format);
         let result = match self.command {
             Command::Completions(command) => command.execute(),
             Command::Explain(command) => command.execute(),
+            Command::Health(command) => command.execute(),
+            Command::Run(command) => command.execute(),
             Command::Schema(command) => command.execute(),
             #[cfg(feature = "embedded")]
             Command::Search(command) => command.execute(),

@@ -19,7 +19,7 @@ use penstock_crds::connectors as spec;
 /// The specification has a problem that [`check`] reports.
 pub fn build(spec: &spec::Connector, context: &StepContext) -> Result<Box<dyn Connector>, ConnectorError> {
     Ok(match &spec.kind {
-        spec::ConnectorKind::File(file) => Box::new(file::FileConnector::new(file, &spec.id_prefix, &context.base_dir)?),
+        spec::ConnectorKind::File(file) => Box::new(file::FileConnector::new(file, &spec.id_prefix, &context.run_base_dir)?),
         spec::ConnectorKind::Sequence(sequence) => Box::new(sequence::SequenceConnector::new(sequence, &spec.id_prefix)),
     })
 }

@@ -66,6 +66,11 @@ impl Document {
         &self.fields
     }
 
+    /// The fields, taken out of a document that is no longer needed.
+    pub fn into_fields(self) -> Fields {
+        self.fields
+    }
+
     /// The fields, to change.
     pub fn fields_mut(&mut self) -> &mut Fields {
         &mut self.fields

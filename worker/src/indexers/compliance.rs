@@ -53,6 +53,7 @@ pub fn step_context(folder: &Path) -> StepContext {
         connector: "connector".into(),
         pipeline: "pipeline".into(),
         base_dir: folder.into(),
+        run_base_dir: Default::default(),
         secrets: Secrets::default(),
         runtime: runtime().handle().clone(),
         stop: Default::default(),

@@ -8,6 +8,7 @@
 mod compliance;
 pub mod local;
 pub mod offsets;
+mod paired;
 mod queue;
 pub mod recording;
 pub mod stale;
@@ -96,6 +97,14 @@ pub trait Dest {
     /// # Errors
     /// The run ends.
     fn flush(&mut self) -> Result<(), Closed>;
+
+    /// Hands on what is held back and waits until everything is accounted for.
+    ///
+    /// # Errors
+    /// The run ended before.
+    fn drain(self) -> Result<(), Closed>
+    where
+        Self: Sized;
 }
 
 /// Source documents for one lane.
@@ -131,14 +140,6 @@ impl SourceBatch {
     pub fn document(&self, index: usize) -> Document {
         match &self.payload {
             Payload::Documents(documents) => documents[index].clone(),
-            Payload::Rows(rows) => rows.document(index),
-        }
-    }
-
-    /// A document of the batch that nobody will ask for again.
-    pub fn take(&mut self, index: usize) -> Document {
-        match &mut self.payload {
-            Payload::Documents(documents) => std::mem::replace(&mut documents[index], Document::new("")),
             Payload::Rows(rows) => rows.document(index),
         }
     }

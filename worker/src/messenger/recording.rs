@@ -51,6 +51,10 @@ impl Dest for Recording {
     fn flush(&mut self) -> Result<(), Closed> {
         Ok(())
     }
+
+    fn drain(self) -> Result<(), Closed> {
+        Ok(())
+    }
 }
 
 impl EventSink for Recording {

@@ -58,6 +58,20 @@ pub struct Durations {
     pub sum_seconds: f64,
 }
 
+impl StageStats {
+    /// Adds what was counted elsewhere.
+    pub fn add(&mut self, more: &Self) {
+        self.processed += more.processed;
+        self.passed_over += more.passed_over;
+        self.failed += more.failed;
+        self.dropped += more.dropped;
+        self.children += more.children;
+        self.continued += more.continued;
+        self.durations.buckets.iter_mut().zip(more.durations.buckets).for_each(|(bucket, count)| *bucket += count);
+        self.durations.sum_seconds += more.durations.sum_seconds;
+    }
+}
+
 impl Durations {
     /// How many calls are counted.
     pub fn count(&self) -> u64 {

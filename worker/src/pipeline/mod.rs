@@ -30,6 +30,9 @@ use std::sync::{
 
 /// Where a pipeline puts documents once their way through the stages is over: each one exactly once.
 pub trait Sink {
+    /// A document has passed a stage and goes on. For whoever wants to look; most do not.
+    fn passed(&mut self, _stage: &str, _document: &Document) {}
+
     /// A document goes to the indexer. Children come before their parent.
     ///
     /// # Errors
@@ -189,7 +192,7 @@ impl Pipeline {
                 verdict => verdict,
             };
             match verdict {
-                Verdict::Continue => {}
+                Verdict::Continue => passage.sink.passed(&self.steps[at].label().name, &document),
                 Verdict::Skip => break,
                 Verdict::Drop(reason) => {
                     self.enter(Self::OUTSIDE);

@@ -22,6 +22,7 @@ pub(crate) fn context_in(base_dir: &Path) -> StepContext {
         connector: "connector".into(),
         pipeline: "pipeline".into(),
         base_dir: base_dir.into(),
+        run_base_dir: Default::default(),
         secrets: Secrets::default(),
         runtime: RUNTIME.handle().clone(),
         stop: Default::default(),

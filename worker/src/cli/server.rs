@@ -1,0 +1,64 @@
+//! The port for machines that watch: `/metrics`, `/healthz`, `/readyz`, `/progress`.
+
+use crate::{
+    health::Health,
+    metrics::{RunFigures, prometheus_text},
+};
+use anyhow::Context;
+use axum::{Json, Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
+use serde_json::{Value, json};
+use std::{net::SocketAddr, sync::Arc};
+use tokio::net::TcpListener;
+
+#[derive(Clone)]
+struct Shared {
+    figures: Arc<RunFigures>,
+    health: Arc<Health>,
+}
+
+/// Serves until the process ends.
+pub(super) async fn start(address: SocketAddr, figures: Arc<RunFigures>, health: Arc<Health>) -> anyhow::Result<()> {
+    let listener =
+        TcpListener::bind(address).await.with_context(|| format!("failed to listen on {address}; choose another --metrics-addr"))?;
+    let router = Router::new()
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(|| async { "ok\n" }))
+        .route("/progress", get(progress))
+        .with_state(Shared { figures, health });
+    tracing::info!(address = %listener.local_addr().unwrap_or(address), "serving metrics");
+    tokio::spawn(async move {
+        if let Err(error) = axum::serve(listener, router).await {
+            tracing::error!(%error, "the metrics server ended");
+        }
+    });
+    Ok(())
+}
+
+async fn metrics(State(shared): State<Shared>) -> impl IntoResponse {
+    match prometheus_text(&shared.figures, &shared.health) {
+        Ok(text) => (StatusCode::OK, [("content-type", "text/plain; version=0.0.4")], text),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, [("content-type", "text/plain")], error.to_string()),
+    }
+}
+
+async fn healthz(State(shared): State<Shared>) -> impl IntoResponse {
+    match shared.health.stuck().first() {
+        None => (StatusCode::OK, "ok\n".to_owned()),
+        Some(stuck) => {
+            let text = format!("lane {} does not return from stage {} for document `{}`\n", stuck.lane, stuck.stage + 1, stuck.id);
+            (StatusCode::SERVICE_UNAVAILABLE, text)
+        }
+    }
+}
+
+/// What the run is doing, in the form of the summary.
+async fn progress(State(shared): State<Shared>) -> Json<Value> {
+    let ended = shared.figures.ended();
+    let mut connectors: Vec<Value> = ended.iter().map(|step| json!(step)).collect();
+    for step in shared.figures.begun().iter().skip(ended.len()) {
+        let state = if step.state.is_suspended() { "Suspended" } else { "Running" };
+        connectors.push(json!({"name": step.connector, "state": state, "counts": step.state.counts()}));
+    }
+    Json(json!({"run": shared.figures.run, "connectors": connectors}))
+}

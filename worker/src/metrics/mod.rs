@@ -1,0 +1,102 @@
+//! Figures of the steps of a run. [`prometheus`] is their form for scrapers, with the list of all names.
+
+mod prometheus;
+
+pub use self::prometheus::prometheus_text;
+
+use crate::runner::StepSummary;
+use crate::{
+    indexers::IndexerStats,
+    pipeline::{StageLabel, StageStats},
+    publisher::StepState,
+};
+use parking_lot::Mutex;
+use penstock_crds::stages::Stage;
+use std::sync::Arc;
+
+/// Figures of a run: its steps up to now.
+#[derive(Default)]
+pub struct RunFigures {
+    /// Name of the run.
+    pub run: String,
+    /// How many steps there will be.
+    pub steps: usize,
+    state: Mutex<RunState>,
+}
+
+#[derive(Default)]
+struct RunState {
+    begun: Vec<Arc<StepFigures>>,
+    ended: Vec<StepSummary>,
+}
+
+impl RunFigures {
+    /// Nothing yet, for a run of so many steps.
+    pub fn new(run: &str, steps: usize) -> Self {
+        Self { run: run.into(), steps, state: Mutex::default() }
+    }
+
+    /// A step begins.
+    pub fn begin(&self, step: Arc<StepFigures>) {
+        self.state.lock().begun.push(step);
+    }
+
+    /// The running step has ended.
+    pub fn end(&self, summary: StepSummary) {
+        self.state.lock().ended.push(summary);
+    }
+
+    /// The steps that have begun, in order.
+    pub fn begun(&self) -> Vec<Arc<StepFigures>> {
+        self.state.lock().begun.clone()
+    }
+
+    /// The steps that have ended, in order.
+    pub fn ended(&self) -> Vec<StepSummary> {
+        self.state.lock().ended.clone()
+    }
+}
+
+/// Figures of one step.
+pub struct StepFigures {
+    /// Name of the connector.
+    pub connector: String,
+    /// Name of the pipeline.
+    pub pipeline: String,
+    /// Published documents and their fate.
+    pub state: Arc<StepState>,
+    /// The indexer's.
+    pub indexer: Arc<IndexerStats>,
+    /// The stages'.
+    pub stages: Arc<StageFigures>,
+}
+
+/// Figures of the stages of one step, of all lanes.
+#[derive(Debug, Default)]
+pub struct StageFigures {
+    labels: Vec<StageLabel>,
+    totals: Mutex<Vec<StageStats>>,
+}
+
+impl StageFigures {
+    /// Nothing yet, for these stages.
+    pub fn new(stages: &[Stage]) -> Self {
+        let label = |(index, stage): (usize, &Stage)| StageLabel { name: stage.display_name(index), kind: stage.kind.key() };
+        let labels: Vec<_> = stages.iter().enumerate().map(label).collect();
+        let totals = Mutex::new(vec![StageStats::default(); labels.len()]);
+        Self { labels, totals }
+    }
+
+    /// Adds what a lane has counted for each stage since it last did.
+    pub fn add(&self, stats: impl Iterator<Item = StageStats>) {
+        let mut totals = self.totals.lock();
+        for (total, more) in totals.iter_mut().zip(stats) {
+            total.add(&more);
+        }
+    }
+
+    /// The stages with their figures, in order.
+    pub fn totals(&self) -> Vec<(StageLabel, StageStats)> {
+        self.labels.iter().cloned().zip(self.totals.lock().iter().cloned()).collect()
+    }
+}

@@ -1,0 +1,122 @@
+//! What the threads of a step share: how much is published and closed, and whether publishing may go on.
+
+use parking_lot::{Condvar, Mutex};
+use penstock_crds::ingest_run::Counts;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+/// Shared by the connector's thread, the accounting, the progress display and whoever pauses or ends the step.
+#[derive(Debug, Default)]
+pub struct StepState {
+    /// The highest number that was given out. Written before the document is sent, so that no event can be ahead of it.
+    published: AtomicU64,
+    /// Records that the connector gave; more than `published` where `collapse` merges.
+    received: AtomicU64,
+    /// Source documents that are accounted for.
+    closed: AtomicU64,
+    counts: Mutex<Counts>,
+    suspended: AtomicBool,
+    /// No more documents are taken from the connector; what was taken is processed.
+    stopping: AtomicBool,
+    /// How far the connector is, in units of its own; a total of 0 is unknown.
+    source: Mutex<(u64, Option<u64>)>,
+    changed: Condvar,
+    waiting: Mutex<()>,
+}
+
+impl StepState {
+    /// A step at its beginning.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// A number was given out.
+    pub(super) fn set_published(&self, seq: u64) {
+        self.published.store(seq, Ordering::Release);
+    }
+
+    /// The highest number that was given out.
+    pub fn published(&self) -> u64 {
+        self.published.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_received(&self, records: u64) {
+        self.received.store(records, Ordering::Relaxed);
+    }
+
+    /// Records that the connector gave.
+    pub fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    /// The accounting has moved on.
+    pub(crate) fn set_counts(&self, counts: Counts) {
+        *self.counts.lock() = counts;
+        self.closed.store(counts.published - counts.pending, Ordering::Release);
+        self.wake();
+    }
+
+    /// The counts, with everything that is published by now.
+    pub fn counts(&self) -> Counts {
+        let mut counts = *self.counts.lock();
+        let published = self.published().max(counts.published);
+        counts.pending += published - counts.published;
+        counts.published = published;
+        counts
+    }
+
+    /// Source documents that are published and not accounted for.
+    pub(super) fn outstanding(&self) -> u64 {
+        self.published().saturating_sub(self.closed.load(Ordering::Acquire))
+    }
+
+    /// Blocks publishing, or lets it go on. Doing so twice changes nothing.
+    pub fn suspend(&self, suspended: bool) {
+        self.suspended.store(suspended, Ordering::Release);
+        self.wake();
+    }
+
+    /// Whether publishing is blocked.
+    pub fn is_suspended(&self) -> bool {
+        self.suspended.load(Ordering::Acquire)
+    }
+
+    /// Takes no more documents from the connector.
+    pub fn stop_publishing(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    /// Whether no more documents are taken.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_source(&self, done: u64, total: Option<u64>) {
+        *self.source.lock() = (done, total);
+    }
+
+    /// How far the connector is, in units of its own, and the total if it is known.
+    pub fn source(&self) -> (u64, Option<u64>) {
+        *self.source.lock()
+    }
+
+    fn wake(&self) {
+        // the lock orders this behind a waiter that has looked and not yet slept
+        drop(self.waiting.lock());
+        self.changed.notify_all();
+    }
+
+    /// Waits until something changes, at most that long.
+    pub(super) fn wait_unless(&self, ready: impl Fn(&Self) -> bool, at_most: Duration) {
+        let mut guard = self.waiting.lock();
+        if !ready(self) {
+            self.changed.wait_for(&mut guard, at_most);
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Enters events into the ledger of a step and keeps what is shown of it up to date.
+
+use super::summary::{FailureSample, Samples};
+use crate::{
+    event::EventBatch,
+    publisher::{
+        StepState,
+        ledger::{Applied, Ledger},
+    },
+};
+use penstock_crds::ingest_run::Counts;
+use std::sync::Arc;
+
+/// The ledger of a step with its surroundings.
+pub(super) struct Accounting {
+    ledger: Ledger,
+    state: Arc<StepState>,
+    samples: Samples,
+    applied: Applied,
+}
+
+impl Accounting {
+    pub(super) fn new(epoch: u64, state: Arc<StepState>) -> Self {
+        Self { ledger: Ledger::new(epoch), state, samples: Samples::default(), applied: Applied::default() }
+    }
+
+    /// Enters events.
+    pub(super) fn enter(&mut self, events: &EventBatch) {
+        // a number is given out before its document is sent, so it is known here before any event of it
+        self.ledger.published_to(self.state.published());
+        let applied = self.ledger.apply(events, &mut |detail| self.samples.add(detail));
+        self.applied.add(applied);
+    }
+
+    /// Shows the counts.
+    pub(super) fn show(&mut self) -> Counts {
+        self.ledger.published_to(self.state.published());
+        let counts = self.ledger.counts();
+        self.state.set_counts(counts);
+        counts
+    }
+
+    /// Numbers of some documents that are not accounted for.
+    pub(super) fn pending(&self) -> Vec<u64> {
+        self.ledger.pending(10)
+    }
+
+    pub(super) fn into_samples(self) -> Vec<FailureSample> {
+        if self.applied != (Applied { closed: self.applied.closed, ..Applied::default() }) {
+            tracing::info!(applied = ?self.applied, "some events came again or too late and were not counted");
+        }
+        self.samples.into_vec()
+    }
+}

@@ -1,0 +1,200 @@
+//! Runs: connectors one after the other, each only after the one before it succeeded.
+
+mod accounting;
+mod control;
+mod outcome;
+mod step;
+mod summary;
+mod threads;
+
+pub use control::Control;
+pub use outcome::{FailureClass, StepError};
+pub use step::{Limits, Step, StepEnd};
+pub use summary::{FailureSample, RunSummary, State, StepSummary, duration};
+
+use crate::{
+    context::StepContext,
+    dead_letter::DeadLetterFile,
+    health::Health,
+    indexers::IndexerStats,
+    manifest::{Manifests, Object},
+    metrics::{RunFigures, StageFigures, StepFigures},
+    publisher::StepState,
+    secrets::Secrets,
+};
+use parking_lot::Mutex;
+use penstock_crds::{
+    IngestRunSpec, PipelineSpec,
+    connectors::Connector,
+    ingest_run::{Counts, FailurePolicy},
+};
+use std::{collections::HashSet, path::PathBuf, sync::Arc, time::Instant};
+
+/// What a run needs besides its manifests.
+pub struct RunOptions {
+    /// Unique id of this execution.
+    pub run_id: String,
+    /// Where credentials come from.
+    pub secrets: Secrets,
+    /// Stop each connector after so many documents.
+    pub limit: Option<u64>,
+    /// Failed documents that are allowed, instead of the manifest's failure policy.
+    pub max_failed: Option<u64>,
+    /// End the run if a stage does not return.
+    pub exit_on_stuck: bool,
+    /// Where failed documents are kept.
+    pub dead_letter: Arc<DeadLetterFile>,
+    /// How the run may be asked to end.
+    pub control: Control,
+    /// Who watches the lanes.
+    pub health: Arc<Health>,
+    /// For components that wait on the network.
+    pub runtime: tokio::runtime::Handle,
+}
+
+/// A run that has ended.
+pub struct RunEnd {
+    /// What became of it.
+    pub summary: RunSummary,
+    /// What kind of failure it was, if it was one.
+    pub failure: Option<FailureClass>,
+}
+
+/// A run and what it works with.
+pub struct Run<'a> {
+    manifests: &'a Manifests,
+    object: &'a Object<IngestRunSpec>,
+    options: RunOptions,
+    written: Arc<Mutex<HashSet<PathBuf>>>,
+}
+
+impl<'a> Run<'a> {
+    /// A run of checked manifests.
+    pub fn new(manifests: &'a Manifests, object: &'a Object<IngestRunSpec>, options: RunOptions) -> Self {
+        Self { manifests, object, options, written: Arc::default() }
+    }
+
+    /// Runs the connectors in order. Blocks; never call it from a task.
+    pub fn execute(self, figures: &RunFigures) -> RunEnd {
+        let begun = Instant::now();
+        let mut connectors = Vec::new();
+        let mut failure = None;
+        let mut phase = State::Succeeded;
+        for connector in &self.object.spec.connectors {
+            if phase == State::Succeeded && self.options.control.is_ending() {
+                phase = State::Interrupted;
+            }
+            if phase != State::Succeeded {
+                connectors.push(StepSummary::skipped(&connector.name));
+                continue;
+            }
+            let mut end = self.execute_step(connector, &totals(&connectors), figures);
+            if end.summary.state == State::Succeeded {
+                connectors.push(end.summary);
+                if let Err(message) = self.check_failure_policy(&totals(&connectors)) {
+                    if let Some(step) = connectors.last_mut() {
+                        step.state = State::Failed;
+                        step.message = Some(message);
+                    }
+                    (phase, failure) = (State::Failed, Some(FailureClass::Failed));
+                }
+                continue;
+            }
+            phase = end.summary.state;
+            failure = end.failure.take();
+            connectors.push(end.summary);
+        }
+        let totals = totals(&connectors);
+        let run = self.object.name.clone();
+        RunEnd { summary: RunSummary { run, phase, seconds: begun.elapsed().as_secs_f64(), totals, connectors }, failure }
+    }
+
+    fn execute_step(&self, connector: &Connector, before: &Counts, figures: &RunFigures) -> StepEnd {
+        let Some(pipeline) = self.manifests.pipeline(&self.object.namespace, &connector.pipeline) else {
+            // loading has refused manifests with a missing pipeline
+            let mut summary = StepSummary::skipped(&connector.name);
+            summary.state = State::Failed;
+            summary.message = Some(format!("there is no pipeline `{}`", connector.pipeline));
+            return StepEnd { summary, failure: Some(FailureClass::Failed) };
+        };
+        let context = self.context(connector, pipeline);
+        let step_figures = Arc::new(StepFigures {
+            connector: connector.name.clone(),
+            pipeline: connector.pipeline.clone(),
+            state: StepState::new(),
+            indexer: Arc::new(IndexerStats::default()),
+            stages: Arc::new(StageFigures::new(&pipeline.spec.stages)),
+        });
+        figures.begin(Arc::clone(&step_figures));
+        tracing::info!(connector = connector.name, pipeline = connector.pipeline, "step begins");
+        let step = Step {
+            connector,
+            pipeline: &pipeline.spec,
+            dead_letter: Arc::new(self.options.dead_letter.for_step(&context)),
+            context,
+            control: self.options.control.clone(),
+            health: Arc::clone(&self.options.health),
+            state: Arc::clone(&step_figures.state),
+            figures: step_figures,
+            limits: Limits {
+                max_failed: self.max_failed().map(|max| max.saturating_sub(before.failed)),
+                documents: self.options.limit,
+                progress_deadline: self.object.spec.progress_deadline.get(),
+                exit_on_stuck: self.options.exit_on_stuck,
+            },
+        };
+        let mut end = step.run();
+        if let Err(error) = self.options.dead_letter.sync() {
+            end.summary.message.get_or_insert(format!("failed to make the dead letter durable: {error}"));
+            if end.summary.state == State::Succeeded {
+                (end.summary.state, end.failure) = (State::Failed, Some(FailureClass::Failed));
+            }
+        }
+        figures.end(end.summary.clone());
+        end
+    }
+
+    fn context(&self, connector: &Connector, pipeline: &Object<PipelineSpec>) -> StepContext {
+        StepContext {
+            run: self.object.name.clone(),
+            run_id: self.options.run_id.clone(),
+            connector: connector.name.clone(),
+            pipeline: pipeline.name.clone(),
+            base_dir: pipeline.base_dir.clone(),
+            run_base_dir: self.object.base_dir.clone(),
+            secrets: self.options.secrets.clone(),
+            runtime: self.options.runtime.clone(),
+            stop: self.options.control.abort.child_token(),
+            written: Arc::clone(&self.written),
+        }
+    }
+
+    fn policy(&self) -> Option<&FailurePolicy> {
+        self.object.spec.failure_policy.as_ref()
+    }
+
+    fn max_failed(&self) -> Option<u64> {
+        self.options.max_failed.or_else(|| self.policy()?.max_failed.and_then(|max| u64::try_from(max).ok()))
+    }
+
+    /// Whether so many failed documents are still allowed.
+    fn check_failure_policy(&self, totals: &Counts) -> Result<(), String> {
+        let percent = match self.options.max_failed {
+            Some(_) => None,
+            None => self.policy().and_then(|policy| policy.max_failed_percent).and_then(|percent| u64::try_from(percent).ok()),
+        };
+        let documents = totals.published + totals.created;
+        match percent {
+            Some(percent) if totals.failed * 100 > percent * documents => {
+                Err(StepError::FailurePolicy { failed: totals.failed, allowed: format!("{percent} % of {documents}") }.to_string())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn totals(connectors: &[StepSummary]) -> Counts {
+    let mut totals = Counts::default();
+    connectors.iter().for_each(|step| totals.add(&step.counts));
+    totals
+}

@@ -1,0 +1,119 @@
+//! Why a step ended, in terms of what a caller does about it.
+
+use crate::{actions::ActionError, connectors::ConnectorError, indexers::BackendError, pipeline::BuildError, worker_lane::LaneError};
+
+/// A step could not do its work: structural, not a matter of single documents.
+#[derive(Debug, thiserror::Error)]
+pub enum StepError {
+    /// The connector failed, or could not be built.
+    #[error("connector failed: {0}")]
+    Connector(#[source] ConnectorError),
+    /// The connector panicked.
+    #[error("the connector panicked: {0}; this is a fault of the program")]
+    ConnectorPanic(String),
+    /// The stages cannot be built.
+    #[error(transparent)]
+    Stages(#[from] BuildError),
+    /// The backend failed or cannot be reached.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// A request before or after the step failed.
+    #[error(transparent)]
+    Action(#[from] ActionError),
+    /// A lane ended early.
+    #[error(transparent)]
+    Lane(LaneError),
+    /// A lane panicked.
+    #[error("a worker panicked: {0}; this is a fault of the program")]
+    LanePanic(String),
+    /// A failed document could not be kept.
+    #[error("failed to keep a failed document in the dead letter; make room or name another file with --dead-letter")]
+    DeadLetter(#[source] std::io::Error),
+    /// The step took too long.
+    #[error("not done within its timeout of {timeout}: {pending} documents are pending")]
+    Timeout {
+        /// The limit.
+        timeout: String,
+        /// Documents that are not accounted for.
+        pending: u64,
+    },
+    /// Everything has ended and documents are not accounted for.
+    #[error("{pending} documents are unaccounted for, among them number {}; this is a fault of the program", numbers(.sample))]
+    Unaccounted {
+        /// How many.
+        pending: u64,
+        /// The numbers of some.
+        sample: Vec<u64>,
+    },
+    /// More documents failed than the failure policy allows.
+    #[error("{failed} documents failed, more than the {allowed} that are allowed")]
+    FailurePolicy {
+        /// Failed documents.
+        failed: u64,
+        /// The policy, in words.
+        allowed: String,
+    },
+    /// A stage does not return and `--exit-on-stuck` is set.
+    #[error("stage {stage} does not return for document `{id}` since {seconds} s")]
+    Stuck {
+        /// The stage.
+        stage: String,
+        /// The document.
+        id: String,
+        /// Since when.
+        seconds: u64,
+    },
+    /// The system does not give what is needed.
+    #[error("failed to {what}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+}
+
+fn numbers(sample: &[u64]) -> String {
+    sample.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// What kind of failure it is: decides the exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureClass {
+    /// The run failed.
+    Failed,
+    /// A backend cannot be reached.
+    Unreachable,
+    /// A fault of the program, or it was stuck.
+    Internal,
+}
+
+impl StepError {
+    /// What kind of failure it is.
+    pub fn class(&self) -> FailureClass {
+        match self {
+            Self::Backend(error) if error.unreachable => FailureClass::Unreachable,
+            Self::Action(error) if error.is_unreachable() => FailureClass::Unreachable,
+            Self::ConnectorPanic(_) | Self::LanePanic(_) | Self::Unaccounted { .. } | Self::Stuck { .. } | Self::System { .. } => {
+                FailureClass::Internal
+            }
+            _ => FailureClass::Failed,
+        }
+    }
+
+    /// The message with all of its causes.
+    pub fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            let more = error.to_string();
+            // transparent layers repeat what stands there already
+            if !text.contains(&more) {
+                text.push_str(": ");
+                text.push_str(&more);
+            }
+            cause = error.source();
+        }
+        text
+    }
+}

@@ -1,0 +1,230 @@
+//! What became of a run: as text for people, as JSON for programs.
+
+use crate::event::Detail;
+use penstock_crds::ingest_run::Counts;
+use serde::Serialize;
+use std::fmt::Write as _;
+
+/// How a step or a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum State {
+    /// Every document is accounted for.
+    Succeeded,
+    /// It failed.
+    Failed,
+    /// It was asked to stop; work remains.
+    Interrupted,
+    /// It was not started, because a step before it did not succeed.
+    Skipped,
+}
+
+/// A run that has ended.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunSummary {
+    /// Name of the run.
+    pub run: String,
+    /// How it ended.
+    pub phase: State,
+    /// How long it took.
+    pub seconds: f64,
+    /// The sums over all connectors.
+    pub totals: Counts,
+    /// The connectors, in the order of the run.
+    pub connectors: Vec<StepSummary>,
+}
+
+/// A step that has ended. The same form is the result of a publisher of its own.
+#[derive(Clone, Debug, Serialize)]
+pub struct StepSummary {
+    /// Name of the connector.
+    pub name: String,
+    /// How it ended.
+    pub state: State,
+    /// Documents by state.
+    pub counts: Counts,
+    /// Why it did not succeed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The first failed documents.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<FailureSample>,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// One failed document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FailureSample {
+    /// The id; empty if the record could not be read.
+    pub id: String,
+    /// The stage, `indexer`, or empty if the record could not be read.
+    pub stage: String,
+    /// Why.
+    pub reason: String,
+    #[serde(skip)]
+    seq: u64,
+}
+
+/// Samples of failures that are kept for each step.
+const SAMPLES: usize = 10;
+/// Characters of a sample's reason.
+const REASON_CHARS: usize = 256;
+
+/// Collects the failures with the lowest numbers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Samples(Vec<FailureSample>);
+
+impl Samples {
+    pub(super) fn add(&mut self, detail: &Detail) {
+        if self.0.len() == SAMPLES && self.0.last().is_some_and(|last| last.seq <= detail.seq) {
+            return;
+        }
+        let reason = shorten(&detail.reason, REASON_CHARS);
+        let sample = FailureSample { id: detail.id.clone(), stage: detail.stage.clone(), reason, seq: detail.seq };
+        let at = self.0.partition_point(|present| present.seq <= sample.seq);
+        self.0.insert(at, sample);
+        self.0.truncate(SAMPLES);
+    }
+
+    pub(super) fn into_vec(self) -> Vec<FailureSample> {
+        self.0
+    }
+}
+
+fn shorten(text: &str, chars: usize) -> String {
+    match text.char_indices().nth(chars) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+impl StepSummary {
+    /// A step that was not started.
+    pub fn skipped(name: &str) -> Self {
+        Self { name: name.into(), state: State::Skipped, counts: Counts::default(), message: None, failures: Vec::new(), seconds: 0.0 }
+    }
+}
+
+impl RunSummary {
+    /// The summary as text: a table, then what failed and why.
+    pub fn to_text(&self, dead_letter: Option<&str>) -> String {
+        let mut text = String::new();
+        // writing into a string cannot fail
+        let _ = writeln!(text, "{}", self.table());
+        let _ = writeln!(text, "run {}: {} in {}", self.run, self.headline(), duration(self.seconds));
+        for step in &self.connectors {
+            if let Some(message) = &step.message {
+                let _ = writeln!(text, "  {}: {message}", step.name);
+            }
+            for failure in &step.failures {
+                let _ = writeln!(text, "  {}: {}", step.name, failure.line());
+            }
+            let more = step.counts.failed.saturating_sub(step.failures.len() as u64);
+            if more > 0 {
+                let _ = writeln!(text, "  {}: and {more} more failed", step.name);
+            }
+        }
+        if let Some(path) = dead_letter {
+            let _ = writeln!(text, "  failed documents are kept in {path}");
+        }
+        text
+    }
+
+    fn table(&self) -> comfy_table::Table {
+        use comfy_table::{Cell, CellAlignment, Table, presets};
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        let head = ["CONNECTOR", "STATE", "PUBLISHED", "CREATED", "FINISHED", "FAILED", "DROPPED", "PENDING", "TIME"];
+        table.set_header(head);
+        let mut row = |name: &str, state: State, counts: &Counts, seconds: f64| {
+            let numbers = [counts.published, counts.created, counts.finished, counts.failed, counts.dropped, counts.pending];
+            let mut cells = vec![Cell::new(name), Cell::new(format!("{state:?}"))];
+            cells.extend(numbers.map(|number| Cell::new(number).set_alignment(CellAlignment::Right)));
+            cells.push(Cell::new(duration(seconds)).set_alignment(CellAlignment::Right));
+            table.add_row(cells);
+        };
+        for step in &self.connectors {
+            row(&step.name, step.state, &step.counts, step.seconds);
+        }
+        if self.connectors.len() > 1 {
+            row("total", self.phase, &self.totals, self.seconds);
+        }
+        table
+    }
+
+    fn headline(&self) -> String {
+        let total = self.connectors.len();
+        let succeeded = self.connectors.iter().filter(|step| step.state == State::Succeeded).count();
+        let state = format!("{:?}", self.phase).to_lowercase();
+        let Counts { published, created, finished, failed, dropped, pending } = self.totals;
+        let documents = published + created;
+        let fate = match (documents, failed + dropped + pending) {
+            (0, _) => "no documents were published".to_owned(),
+            (_, 0) => format!("all {documents} documents finished"),
+            _ => {
+                let parts = [(finished, "finished"), (failed, "failed"), (dropped, "dropped"), (pending, "pending")];
+                let said: Vec<_> = parts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
+                format!("of {documents} documents {}", said.join(", "))
+            }
+        };
+        format!("{state}, {succeeded} of {total} connectors complete, {fate}")
+    }
+}
+
+impl FailureSample {
+    fn line(&self) -> String {
+        let first = self.reason.lines().next().unwrap_or_default();
+        match (self.id.as_str(), self.stage.as_str()) {
+            ("", _) => first.to_owned(),
+            (id, "") => format!("document `{id}`: {first}"),
+            (id, stage) => format!("document `{id}` failed in {stage}: {first}"),
+        }
+    }
+}
+
+/// Seconds for people.
+pub fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 60.0 => format!("{s:.1} s"),
+        s if s < 3600.0 => format!("{} min {:02} s", (s / 60.0) as u64, s as u64 % 60),
+        s => format!("{} h {:02} min", (s / 3600.0) as u64, (s / 60.0) as u64 % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summary(counts: Counts) -> RunSummary {
+        let failures = vec![FailureSample { id: "p-11".into(), stage: "price".into(), reason: "no number\nat line 1".into(), seq: 11 }];
+        let step = StepSummary { name: "products".into(), state: State::Succeeded, counts, message: None, failures, seconds: 0.4 };
+        RunSummary { run: "r".into(), phase: State::Succeeded, seconds: 0.4, totals: counts, connectors: vec![step] }
+    }
+
+    #[test]
+    fn dropped_documents_are_shown_beside_failed_ones_x15() {
+        let counts = Counts { published: 12, created: 3, finished: 11, failed: 2, dropped: 2, pending: 0 };
+        let text = summary(counts).to_text(Some("r_fail.jsonl"));
+        assert!(text.contains("of 15 documents 11 finished, 2 failed, 2 dropped"), "{text}");
+        assert!(text.contains("document `p-11` failed in price: no number\n"), "{text}");
+        assert!(text.contains("and 1 more failed") && text.contains("r_fail.jsonl"), "{text}");
+    }
+
+    #[test]
+    fn a_run_whose_documents_were_all_dropped_says_so_x15() {
+        let counts = Counts { published: 3, dropped: 3, ..Counts::default() };
+        assert!(summary(counts).headline().contains("of 3 documents 3 dropped"));
+        assert!(summary(Counts::default()).headline().contains("no documents were published"));
+    }
+
+    #[test]
+    fn samples_are_the_first_failures_in_order() {
+        let mut samples = Samples::default();
+        for seq in (1..=30).rev() {
+            samples.add(&Detail { seq, id: seq.to_string(), stage: String::new(), reason: "x".repeat(1000) });
+        }
+        let kept = samples.into_vec();
+        assert_eq!(kept.iter().map(|sample| sample.seq).collect::<Vec<_>>(), (1..=10).collect::<Vec<_>>());
+        assert!(kept.iter().all(|sample| sample.reason.chars().count() == 257));
+    }
+}

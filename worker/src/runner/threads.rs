@@ -1,0 +1,152 @@
+//! The threads of a step: one for the connector, one for each lane. They report by messages.
+
+use super::{outcome::StepError, step::Step};
+use crate::{
+    connectors::{Connector, ConnectorError},
+    event::EventBatch,
+    health::LaneProgress,
+    indexers::{Backend, BackendError, EventSink, IndexerLane, IndexerOutputs},
+    messenger::local::{self, Abort, LocalReader, LocalWriter},
+    pipeline::Plan,
+    publisher::{Publisher, PublisherEnd, PublisherSettings},
+    worker_lane::{LaneOutputs, WorkerLane},
+};
+use crossbeam_channel::{Receiver, Sender};
+use std::{
+    any::Any,
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    thread,
+};
+
+/// What threads report.
+pub(super) enum Message {
+    /// Documents have ended.
+    Events(EventBatch),
+    /// The connector's thread is done.
+    ConnectorEnded(ConnectorEnd),
+    /// A lane is done.
+    LaneEnded(Result<(), StepError>),
+    /// The backend is lost.
+    Fatal(BackendError),
+}
+
+/// How the connector's thread ended.
+pub(super) enum ConnectorEnd {
+    /// The connector returned; if the publisher had stopped it, why.
+    Returned(Option<PublisherEnd>),
+    /// The connector failed.
+    Failed(ConnectorError),
+    /// The connector panicked.
+    Panicked(String),
+}
+
+/// The running threads.
+pub(super) struct Threads {
+    pub(super) messages: Receiver<Message>,
+    pub(super) abort: Abort,
+    pub(super) lanes: usize,
+}
+
+/// Events go to the accounting by the same way as everything else, so that they keep their place before the end of their thread.
+struct ToAccounting(Sender<Message>);
+
+impl EventSink for ToAccounting {
+    fn report(&self, events: EventBatch) {
+        // after an abort nobody listens any more
+        let _ = self.0.send(Message::Events(events));
+    }
+}
+
+impl Threads {
+    pub(super) fn start(
+        step: &Step<'_>,
+        plan: &Plan,
+        backend: &Arc<dyn Backend>,
+        connector: Box<dyn Connector>,
+        settings: PublisherSettings,
+    ) -> io::Result<Self> {
+        let (sender, messages) = crossbeam_channel::unbounded();
+        let events: Arc<dyn EventSink> = Arc::new(ToAccounting(sender.clone()));
+        let epoch = settings.epoch;
+        let lanes = lane_count(step);
+        let (writer, readers, abort) = local::channel(lanes);
+        let mut progress = Vec::new();
+        for (index, reader) in readers.into_iter().enumerate() {
+            let pipeline = plan.lane();
+            let lane_progress = LaneProgress::new(pipeline.position());
+            progress.push(Arc::clone(&lane_progress));
+            let fatal = sender.clone();
+            let indexer_outputs = IndexerOutputs {
+                events: Arc::clone(&events),
+                dead_letter: Arc::clone(&step.dead_letter),
+                epoch,
+                attempt: 1,
+                stats: Arc::clone(&step.figures.indexer),
+                stop: step.context.stop.clone(),
+                fatal: Arc::new(move |error| {
+                    let _ = fatal.send(Message::Fatal(error));
+                }),
+            };
+            let dest = IndexerLane::start(Arc::clone(backend), &step.pipeline.indexer, indexer_outputs, &step.context.runtime);
+            let outputs = LaneOutputs {
+                events: Arc::clone(&events),
+                dead_letter: Arc::clone(&step.dead_letter),
+                figures: Arc::clone(&step.figures.stages),
+                epoch,
+                attempt: 1,
+            };
+            let lane = WorkerLane { reader, pipeline, dest, outputs, progress: lane_progress };
+            spawn_lane(index, lane, sender.clone())?;
+        }
+        step.health.watch(progress, step.pipeline.workers.max_processing.get());
+        let publisher = Publisher::new(writer, Arc::clone(&step.state), events, Arc::clone(&step.dead_letter), settings);
+        spawn_connector(connector, publisher, sender)?;
+        Ok(Self { messages, abort, lanes })
+    }
+}
+
+/// As many lanes as the manifest says, else as cores.
+fn lane_count(step: &Step<'_>) -> usize {
+    match step.pipeline.workers.threads {
+        Some(threads) => threads as usize,
+        None => thread::available_parallelism().map_or(1, usize::from),
+    }
+}
+
+fn spawn_lane(index: usize, lane: WorkerLane<LocalReader, IndexerLane>, sender: Sender<Message>) -> io::Result<()> {
+    thread::Builder::new().name(format!("lane-{index}")).spawn(move || {
+        let ended = match catch_unwind(AssertUnwindSafe(|| lane.run())) {
+            Ok(result) => result.map_err(StepError::Lane),
+            Err(panic) => Err(StepError::LanePanic(panic_message(&*panic))),
+        };
+        let _ = sender.send(Message::LaneEnded(ended));
+    })?;
+    Ok(())
+}
+
+fn spawn_connector(mut connector: Box<dyn Connector>, mut publisher: Publisher<LocalWriter>, sender: Sender<Message>) -> io::Result<()> {
+    thread::Builder::new().name("connector".into()).spawn(move || {
+        let executed = catch_unwind(AssertUnwindSafe(|| connector.execute(&mut publisher, None)));
+        let stopped = publisher.finish();
+        match catch_unwind(AssertUnwindSafe(|| connector.close())) {
+            Ok(Ok(())) => {}
+            // everything was read: what is left open is no reason to fail the step
+            Ok(Err(error)) => tracing::warn!(%error, "failed to close the connector"),
+            Err(panic) => tracing::warn!(error = panic_message(&*panic), "the connector panicked while closing"),
+        }
+        let end = match executed {
+            Ok(Ok(())) => ConnectorEnd::Returned(stopped),
+            Ok(Err(error)) => ConnectorEnd::Failed(error),
+            Err(panic) => ConnectorEnd::Panicked(panic_message(&*panic)),
+        };
+        let _ = sender.send(Message::ConnectorEnded(end));
+    })?;
+    Ok(())
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
+}

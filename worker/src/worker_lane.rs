@@ -1,0 +1,161 @@
+//! A worker lane: poll → stages → hand on. One thread, one id in one lane, so the order of each id is kept.
+
+use crate::{
+    document::Document,
+    event::{Detail, EventBatch, Outcome, Tag},
+    health::LaneProgress,
+    indexers::{Content, DeadLetter, EventSink, Letter},
+    messenger::{Closed, Dest, Polled, SourceBatch, SourceReader},
+    metrics::StageFigures,
+    pipeline::{Failure, Pipeline, Sink, SinkClosed},
+};
+use std::{sync::Arc, time::Instant};
+
+/// What a lane works with.
+pub struct WorkerLane<R, D> {
+    /// Where documents come from.
+    pub reader: R,
+    /// The stages.
+    pub pipeline: Pipeline,
+    /// Where results go.
+    pub dest: D,
+    /// Where events, failed documents and figures go.
+    pub outputs: LaneOutputs,
+    /// For the watcher.
+    pub progress: Arc<LaneProgress>,
+}
+
+/// Where a lane reports to.
+#[derive(Clone)]
+pub struct LaneOutputs {
+    /// Terminal events.
+    pub events: Arc<dyn EventSink>,
+    /// Failed documents.
+    pub dead_letter: Arc<dyn DeadLetter>,
+    /// Figures of the stages.
+    pub figures: Arc<StageFigures>,
+    /// The publisher's epoch, for the events.
+    pub epoch: u64,
+    /// The passage through the pipeline, for the events.
+    pub attempt: u64,
+}
+
+/// Why a lane ended before its source did.
+#[derive(Debug, thiserror::Error)]
+pub enum LaneError {
+    /// The indexer or the run ended; whoever ended it knows why.
+    #[error("the run ended")]
+    Closed,
+    /// A failed document could not be kept.
+    #[error("failed to keep document `{id}` in the dead letter; make room or name another file with --dead-letter")]
+    DeadLetter {
+        /// Its id.
+        id: String,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+impl From<Closed> for LaneError {
+    fn from(_: Closed) -> Self {
+        Self::Closed
+    }
+}
+
+impl<R: SourceReader, D: Dest> WorkerLane<R, D> {
+    /// Works until the source ends and everything is accounted for.
+    ///
+    /// # Errors
+    /// The run ended before, or failed documents cannot be kept; what was in work stays pending.
+    pub fn run(mut self) -> Result<(), LaneError> {
+        loop {
+            self.progress.batch(None);
+            match self.reader.poll(self.dest.deadline()) {
+                Polled::Batch(batch) => self.process(Arc::new(batch))?,
+                Polled::Nothing => {}
+                Polled::End => return Ok(self.dest.drain()?),
+            }
+            if self.dest.deadline().is_some_and(|deadline| deadline <= Instant::now()) {
+                self.dest.flush()?;
+            }
+        }
+    }
+
+    fn process(&mut self, batch: Arc<SourceBatch>) -> Result<(), LaneError> {
+        self.progress.batch(Some(Arc::clone(&batch)));
+        let mut sink = LaneSink {
+            dest: &mut self.dest,
+            outputs: &self.outputs,
+            batch: &batch,
+            index: 0,
+            failed: EventBatch::new(self.outputs.epoch, self.outputs.attempt, Outcome::Failed),
+            dropped: EventBatch::new(self.outputs.epoch, self.outputs.attempt, Outcome::Dropped),
+            error: None,
+        };
+        for index in 0..batch.len() {
+            self.progress.document(index);
+            sink.index = index;
+            if self.pipeline.process(batch.document(index), batch.seqs[index], &mut sink).is_err() {
+                break;
+            }
+        }
+        let LaneSink { failed, dropped, error, .. } = sink;
+        for events in [failed, dropped] {
+            if !events.is_empty() {
+                self.outputs.events.report(events);
+            }
+        }
+        self.outputs.figures.add(self.pipeline.take_stats().map(|(_, stats)| stats));
+        error.map_or(Ok(()), Err)
+    }
+}
+
+/// Takes what comes out of the stages for one batch.
+struct LaneSink<'a, D> {
+    dest: &'a mut D,
+    outputs: &'a LaneOutputs,
+    batch: &'a SourceBatch,
+    index: usize,
+    failed: EventBatch,
+    dropped: EventBatch,
+    error: Option<LaneError>,
+}
+
+impl<D> LaneSink<'_, D> {
+    fn end(&mut self, error: LaneError) -> SinkClosed {
+        self.error = Some(error);
+        SinkClosed
+    }
+}
+
+impl<D: Dest> Sink for LaneSink<'_, D> {
+    fn forward(&mut self, document: Document, tag: Tag) -> Result<(), SinkClosed> {
+        self.dest.forward(document, tag).map_err(|closed| self.end(closed.into()))
+    }
+
+    fn dropped(&mut self, document: Document, tag: Tag, stage: &str, reason: String) -> Result<(), SinkClosed> {
+        tracing::debug!(target: "penstock::document", doc_id = document.id(), stage, reason, "dropped");
+        self.dropped.push_with(tag, Detail { seq: tag.seq, id: document.id().into(), stage: stage.into(), reason });
+        Ok(())
+    }
+
+    fn failed(&mut self, failure: Failure<'_>) -> Result<(), SinkClosed> {
+        let Failure { tag, id, stage, reason, child } = failure;
+        tracing::debug!(target: "penstock::document", doc_id = id, stage, reason, "failed");
+        // the dead letter first: an event says that the document is kept
+        let source;
+        let content = match child {
+            Some(child) => child,
+            None => {
+                source = self.batch.document(self.index);
+                &source
+            }
+        };
+        let letter = Letter { id, stage, reason, attempts: 1, content: Content::Document(content) };
+        if let Err(source) = self.outputs.dead_letter.keep(letter) {
+            return Err(self.end(LaneError::DeadLetter { id: id.into(), source }));
+        }
+        self.failed.push_with(tag, Detail { seq: tag.seq, id: id.into(), stage: stage.into(), reason: reason.into() });
+        Ok(())
+    }
+}
