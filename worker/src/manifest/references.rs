@@ -10,6 +10,9 @@ use super::{
 };
 use std::collections::HashMap;
 
+/// More names than these are not listed.
+const MAX_LISTED: usize = 8;
+
 /// Reports objects that are defined twice, and references that lead nowhere. With `incomplete`, parts of the manifests
 /// could not be read, and what is not there may be in them.
 pub fn check(objects: &mut [Checked<'_>], incomplete: bool) {
@@ -103,6 +106,7 @@ fn missing(objects: &[Checked<'_>], wanted: Kind, namespace: &str, name: &str) -
     let hint = match nearest(name, names.iter().copied()) {
         Some(near) => format!(", did you mean `{near}`?"),
         None if names.is_empty() => format!("; these files hold no {kind}: name the file that does as well"),
+        None if names.len() > MAX_LISTED => String::new(),
         None => format!("; there is {}", names.join(", ")),
     };
     Some(format!("there is no {kind} `{name}`{hint}"))

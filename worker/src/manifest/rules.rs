@@ -15,8 +15,8 @@ pub fn check(root: &Node, json: &Value, schema: &KindSchema, findings: &mut Vec<
     let shape = findings.len();
     for error in errors.into_vec() {
         if is_new(&error, &findings[..shape]) {
-            let place = locate(root, &error.field_path).place;
-            findings.push(Finding { place, path: error.field_path, message: error.message });
+            let path = if is_about_name(&error) { "metadata.name".to_owned() } else { error.field_path };
+            findings.push(Finding { place: locate(root, &path).place, path, message: error.message });
         }
     }
 }
@@ -32,7 +32,12 @@ fn is_new(error: &ValidationError, shape: &[Finding]) -> bool {
     let about_mistyped_key =
         shape.iter().any(|finding| parent(&finding.path) == error.field_path && finding.message.starts_with("unknown field"));
     let about_faulty_value = shape.iter().any(|finding| is_within(&error.field_path, &finding.path) && !finding.path.is_empty());
-    // The name was looked at before, at its place; the rule can only name the object.
-    let about_name = error.rule.contains("self.metadata.name") && shape.iter().any(|finding| is_within(&finding.path, "metadata"));
+    // The name was looked at before.
+    let about_name = is_about_name(error) && shape.iter().any(|finding| is_within(&finding.path, "metadata"));
     !(stumbled || about_mistyped_key || about_faulty_value || about_name)
+}
+
+/// A rule about the name can only stand at the object.
+fn is_about_name(error: &ValidationError) -> bool {
+    error.rule.contains("self.metadata.name")
 }

@@ -14,8 +14,13 @@ use serde_json::{Map, Value};
 const MAX_LISTED_FIELDS: usize = 24;
 
 /// Patterns of the schema in words.
-const PATTERNS_IN_WORDS: &[(&str, &str)] =
-    &[(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "use lower-case letters, digits and `-`, with a letter or digit at both ends")];
+const PATTERNS_IN_WORDS: &[(&str, &str)] = &[
+    (r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "use lower-case letters, digits and `-`, with a letter or digit at both ends"),
+    (
+        r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
+        "write a quantity, for example 500m, 2 or 256Mi",
+    ),
+];
 
 /// Reports what in a node does not fit the schema.
 pub fn walk(node: &Node, schema: &Value, findings: &mut Vec<Finding>) {
@@ -364,6 +369,26 @@ mod tests {
     #[test]
     fn all_faults_come_at_once() {
         assert_eq!(problems("size: x\nmode: y\ntags: z\n").len(), 4);
+    }
+
+    #[test]
+    fn every_pattern_of_the_api_is_put_in_words() {
+        fn patterns(schema: &Value, found: &mut Vec<String>) {
+            if let Value::String(pattern) = &schema["pattern"] {
+                found.push(pattern.clone());
+            }
+            for below in schema.as_object().into_iter().flatten().map(|(_, below)| below).filter(|below| below.is_object()) {
+                patterns(below, found);
+            }
+        }
+        let mut found = Vec::new();
+        for kind in crate::manifest::Kind::ALL {
+            patterns(&kind.schema().object, &mut found);
+        }
+        assert!(!found.is_empty());
+        for pattern in found {
+            assert!(PATTERNS_IN_WORDS.iter().any(|(known, _)| *known == pattern), "{pattern}");
+        }
     }
 
     #[test]

@@ -311,6 +311,47 @@ fn an_alias_within_its_own_value_is_refused() {
     assert!(found[0].contains("alias"), "{found:#?}");
 }
 
+/// The manifests that are also tried on a real API server: the verdict must be the same.
+fn fixtures(folder: &str) -> Vec<(String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/manifests").join(folder);
+    let files = folder.read_dir().expect("fixtures").map(|entry| entry.expect("a file").path());
+    let mut texts: Vec<(String, String)> =
+        files.map(|path| (path.display().to_string(), std::fs::read_to_string(&path).expect("text"))).collect();
+    texts.sort();
+    assert!(!texts.is_empty());
+    texts
+}
+
+/// The problems of a fixture, without those about objects that stand in no fixture.
+fn own_problems(name: &str, text: &str) -> Vec<Problem> {
+    let problems = check(&[(name, text)]).err().map(|report| report.problems).unwrap_or_default();
+    let foreign = ["there is no KafkaConnection `main`", "there is no Pipeline `products`"];
+    problems.into_iter().filter(|problem| !foreign.iter().any(|text| problem.message.starts_with(text))).collect()
+}
+
+#[test]
+fn what_the_api_server_takes_is_valid_here() {
+    for (name, text) in fixtures("good") {
+        assert_eq!(own_problems(&name, &text), [], "{name}");
+    }
+}
+
+#[test]
+fn what_the_api_server_refuses_is_refused_here_at_the_same_field() {
+    for (name, text) in fixtures("bad") {
+        // The first line is `# KIND PATH: MESSAGE`.
+        let told = text.lines().next().and_then(|line| line.split_once(": ")).expect("the fault").0;
+        let path = match told.rsplit_once(' ').expect("a path").1 {
+            "" => "metadata.name",
+            path => path,
+        };
+        let problems = own_problems(&name, &text);
+        // Where the server can only name the list, the item is named here.
+        assert!(problems.iter().any(|problem| path::is_within(&problem.path, path)), "{name} at {path}: {problems:#?}");
+        assert!(problems.iter().all(|problem| problem.place.is_some_and(|place| place.line > 1)), "{name}: {problems:#?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
