@@ -6,7 +6,6 @@ pub mod completion;
 mod gate;
 mod handle;
 pub mod ledger;
-pub mod ledger;
 pub mod log;
 pub mod recovery;
 #[cfg(test)]
