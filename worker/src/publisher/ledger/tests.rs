@@ -145,8 +145,20 @@ proptest! {
     }
 }
 
+/// Counts after these events of a step that has published so many documents.
+fn counted(documents: u64, events: &[Event]) -> Counts {
+    let mut ledger = published(documents);
+    apply(&mut ledger, events);
+    ledger.counts()
+}
+
+fn counts(published: u64, created: u64, [finished, failed, dropped]: [u64; 3]) -> Counts {
+    let pending = published + created - finished - failed - dropped;
+    Counts { published, created, finished, failed, dropped, pending }
+}
+
 #[test]
-fn an_event_counts_only_once_its_number_was_given_out() {
+fn an_event_counts_only_once_its_number_was_given_out_p1() {
     let mut ledger = Ledger::new(1);
     assert_eq!(apply(&mut ledger, &[event(1, FINISHED, 1, 0, 0)]).void, 1);
     ledger.published_to(1);
@@ -181,4 +193,115 @@ fn failed_members_are_told_when_their_family_is_counted() {
     }
     assert_eq!(told, ["1/1"]);
     assert_eq!(ledger.counts(), Counts { published: 1, created: 1, finished: 1, failed: 1, ..Counts::default() });
+}
+
+#[test]
+fn two_documents_of_one_id_need_two_terminal_events_p2() {
+    let first = event(1, FINISHED, 1, 0, 0);
+    assert_eq!(counted(2, &[first, first]), counts(2, 0, [1, 0, 0]));
+    assert_eq!(counted(2, &[first, event(1, FINISHED, 2, 0, 0)]), counts(2, 0, [2, 0, 0]));
+}
+
+#[test]
+fn documents_are_pending_not_ids_p3() {
+    assert_eq!(counted(5, &[]).pending, 5);
+}
+
+#[test]
+fn every_outcome_closes_one_document_and_has_its_own_tally_p4() {
+    let events = [event(1, FINISHED, 1, 0, 0), event(1, FAILED, 2, 0, 0), event(1, DROPPED, 3, 0, 0)];
+    assert_eq!(counted(4, &events), counts(4, 0, [1, 1, 1]));
+}
+
+#[test]
+fn an_early_event_of_a_child_is_kept_until_its_family_is_complete_p5() {
+    let early = [event(1, DROPPED, 1, 2, 0), event(1, FINISHED, 1, 1, 0)];
+    assert_eq!(counted(1, &early), counts(1, 0, [0, 0, 0]));
+    assert_eq!(counted(1, &[early[0], early[1], event(1, FINISHED, 1, 0, 2)]), counts(1, 2, [2, 0, 1]));
+}
+
+#[test]
+fn row_24_children_are_counted_as_created_without_an_event_of_their_own_p6() {
+    let parent_first = [event(1, FINISHED, 1, 0, 2), event(1, FINISHED, 1, 1, 0)];
+    assert_eq!(counted(1, &parent_first), counts(1, 0, [0, 0, 0]));
+    assert_eq!(counted(1, &[parent_first[0], parent_first[1], event(1, FAILED, 1, 2, 0)]), counts(1, 2, [2, 1, 0]));
+}
+
+#[test]
+fn a_repeated_event_makes_no_second_child_p7() {
+    let parent = event(1, FINISHED, 1, 0, 1);
+    assert_eq!(counted(1, &[event(1, FINISHED, 1, 1, 0), parent, parent]), counts(1, 1, [2, 0, 0]));
+}
+
+#[test]
+fn a_repeated_event_leaves_nothing_pending_p8() {
+    let parent = event(1, FINISHED, 1, 0, 1);
+    assert_eq!(counted(1, &[parent, parent, event(1, FINISHED, 1, 1, 0), event(2, FINISHED, 1, 0, 1)]).pending, 0);
+}
+
+#[test]
+fn a_repeated_event_swallows_no_later_document_p9() {
+    let first = event(1, FINISHED, 1, 0, 0);
+    let mut ledger = published(1);
+    apply(&mut ledger, &[first, first, first]);
+    ledger.published_to(2);
+    assert_eq!(ledger.pending(10), [2]);
+}
+
+#[test]
+fn repeated_events_do_not_inflate_the_tallies_p10() {
+    assert_eq!(counted(3, &[event(1, FINISHED, 1, 0, 0); 3]), counts(3, 0, [1, 0, 0]));
+}
+
+#[test]
+fn a_child_with_the_id_of_its_parent_is_a_document_of_its_own_p11() {
+    let events = [event(1, FINISHED, 1, 1, 0), event(1, DROPPED, 1, 0, 1)];
+    assert_eq!(counted(1, &events[..1]).pending, 1);
+    assert_eq!(counted(1, &events), counts(1, 1, [1, 0, 1]));
+}
+
+#[test]
+fn a_dropped_child_is_created_and_dropped_p22() {
+    assert_eq!(counted(1, &[event(1, DROPPED, 1, 1, 0), event(1, FINISHED, 1, 0, 1)]), counts(1, 1, [1, 0, 1]));
+}
+
+#[test]
+fn repeated_and_lost_events_neither_end_a_step_early_nor_hold_it_up_x5() {
+    let passage = [event(1, FINISHED, 1, 1, 0), event(1, FINISHED, 1, 2, 0), event(1, FINISHED, 1, 0, 2)];
+    let lost = [passage[0], passage[0], passage[2], passage[2]];
+    assert_eq!(counted(1, &lost).pending, 1, "the event of child 2 is lost");
+    let again = passage.map(|event| Event { attempt: 2, ..event });
+    assert_eq!(counted(1, &[lost.as_slice(), &again].concat()), counts(1, 2, [3, 0, 0]), "the next attempt replaces it");
+}
+
+#[test]
+fn row_05_a_child_of_one_attempt_does_not_complete_another() {
+    // attempt 1 sent child 1 of 2 and died; attempt 2 drops the parent and has 1 child, which is not indexed yet
+    let mixed = [event(1, FINISHED, 1, 1, 0), event(2, DROPPED, 1, 0, 1)];
+    assert_eq!(counted(1, &mixed).pending, 1);
+    assert_eq!(counted(1, &[mixed[0], mixed[1], event(2, FINISHED, 1, 1, 0)]), counts(1, 1, [1, 0, 1]));
+}
+
+#[test]
+fn row_05_a_child_that_no_later_attempt_makes_is_not_waited_for() {
+    // attempt 1 spoke of 3 children, attempt 2 makes 2
+    let first = [event(1, FINISHED, 1, 0, 3), event(1, FINISHED, 1, 1, 0), event(1, FINISHED, 1, 2, 0)];
+    let second = [event(2, FINISHED, 1, 1, 0), event(2, FINISHED, 1, 2, 0), event(2, FINISHED, 1, 0, 2)];
+    assert_eq!(counted(1, &[first, second].concat()), counts(1, 2, [3, 0, 0]));
+}
+
+#[test]
+fn row_05_a_document_is_closed_by_the_attempt_that_is_complete_first() {
+    let early = [event(1, FINISHED, 1, 0, 1), event(2, FAILED, 1, 0, 0), event(1, FINISHED, 1, 1, 0)];
+    assert_eq!(counted(1, &early), counts(1, 0, [0, 1, 0]));
+}
+
+#[test]
+fn row_23_pending_documents_are_known_by_their_numbers() {
+    let mut ledger = published(10_000);
+    let but_two: Vec<_> = (1..=10_000).filter(|seq| ![4_097, 9_999].contains(seq)).map(|seq| event(1, FINISHED, seq, 0, 0)).collect();
+    apply(&mut ledger, &but_two);
+    assert_eq!(ledger.pending(10), [4_097, 9_999]);
+    assert_eq!(ledger.pending(1), [4_097]);
+    assert_eq!(ledger.lowest_pending(), Some(4_097));
 }
