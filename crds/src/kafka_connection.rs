@@ -1,4 +1,5 @@
 //! `KafkaConnection`: how to reach a Kafka cluster, and what may be done there.
+#![expect(clippy::duplicated_attributes, reason = "columns and rules repeat their keys")]
 
 use crate::values::Credential;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};

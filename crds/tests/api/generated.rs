@@ -38,7 +38,7 @@ fn visit(place: &Place<'_>, check: &impl Fn(&Place<'_>)) {
     }
 }
 
-fn description<'a>(schema: &'a Value) -> &'a str {
+fn description(schema: &Value) -> &str {
     schema["description"].as_str().unwrap_or_default()
 }
 

@@ -1,4 +1,5 @@
 //! The API as users meet it: the generated schemas, and the rules in them.
+#![expect(clippy::unwrap_used, reason = "these are tests: they may panic")]
 
 mod generated;
 mod rules;
