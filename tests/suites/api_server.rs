@@ -51,14 +51,16 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("paths of the repository are UTF-8")
 }
 
-/// Polls: what the server has just learnt it enforces a little later.
-fn eventually(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
-    let limit = Instant::now() + Duration::from_secs(30);
-    while !holds()? {
-        ensure!(Instant::now() < limit, "waited 30 s in vain until {what}");
-        thread::sleep(Duration::from_millis(100));
+/// Tries again until it works: what the server has just learnt it does a little later.
+fn eventually(mut attempt: impl FnMut() -> Result<()>) -> Result<()> {
+    let limit = Instant::now() + Duration::from_secs(60);
+    loop {
+        match attempt() {
+            Err(error) if Instant::now() > limit => return Err(error.context("tried in vain for 60 s")),
+            Err(_) => thread::sleep(Duration::from_millis(100)),
+            Ok(()) => return Ok(()),
+        }
     }
-    Ok(())
 }
 
 #[test]
@@ -231,11 +233,12 @@ fn objects_stored_before_a_rule_can_still_be_labelled_and_deleted() -> Result<()
 
     apply_crd(None)?;
     expect(server.kubectl(["create", "namespace", "later"])?, "created")?;
-    eventually("the new kind is served", || Ok(server.kubectl(["create", "-n", "later", "-f", text(&stored)])?.success))?;
+    eventually(|| expect(server.kubectl(["apply", "-n", "later", "-f", text(&stored)])?, "pipeline.later.example/stored"))?;
     apply_crd(Some("the later rule"))?;
-    eventually("the later rule is enforced", || {
+    eventually(|| {
         let create = server.kubectl(["create", "-n", "later", "--dry-run=server", "-f", text(&new)])?;
-        Ok(!create.success && create.stderr.matches("the later rule").count() == 2)
+        ensure!(!create.success && create.stderr.matches("the later rule").count() == 2, "{create:#?}");
+        Ok(())
     })?;
 
     let patch = |how, content| server.kubectl(["patch", kind, "stored", "-n", "later", how, "--type=merge", "-p", content]);
