@@ -11,6 +11,7 @@ pub mod pipeline;
 pub mod pool;
 pub mod schema;
 pub mod stages;
+pub mod topics;
 pub mod values;
 
 pub use ingest_run::{IngestRun, IngestRunSpec};

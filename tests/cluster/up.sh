@@ -91,7 +91,7 @@ start etcd "$ETCD" --name e2e --data-dir "$S/etcd" --unsafe-no-fsync --log-level
   --listen-client-urls "http://127.0.0.1:$ETCD_PORT" --advertise-client-urls "http://127.0.0.1:$ETCD_PORT" \
   --listen-peer-urls "http://127.0.0.1:$ETCD_PEER" --initial-advertise-peer-urls "http://127.0.0.1:$ETCD_PEER" \
   --initial-cluster "e2e=http://127.0.0.1:$ETCD_PEER"
-waitfor 30 "etcd healthy" sh -c "curl -fsS http://127.0.0.1:$ETCD_PORT/health | grep -q true"
+waitfor 90 "etcd healthy" sh -c "curl -fsS http://127.0.0.1:$ETCD_PORT/health | grep -q true"
 
 # ---- control plane ------------------------------------------------------------------------
 start kube-apiserver "$BIN/kube-apiserver" \
@@ -106,11 +106,11 @@ start kube-apiserver "$BIN/kube-apiserver" \
   --requestheader-username-headers X-Remote-User --requestheader-group-headers X-Remote-Group --requestheader-extra-headers-prefix X-Remote-Extra- \
   --proxy-client-cert-file "$P/front-proxy.crt" --proxy-client-key-file "$P/front-proxy.key" \
   $([ "$MODE" = node ] || echo --endpoint-reconciler-type=none) ${APISERVER_EXTRA:-}
-waitfor 90 "kube-apiserver /readyz" kc get --raw /readyz
+waitfor 180 "kube-apiserver /readyz" kc get --raw /readyz
 # CRDs known before the controller manager starts are garbage-collected at once; later ones only after its next 30 s discovery sync
 if [ -n "${CRDS:-}" ]; then
   kc apply --server-side -f "$CRDS" > /dev/null
-  waitfor 30 "CRDs established" kc wait --for=condition=Established --timeout=1s -f "$CRDS"
+  waitfor 90 "CRDs established" kc wait --for=condition=Established --timeout=1s -f "$CRDS"
 fi
 if [ "$MODE" = api ]; then say "API server up: export KUBECONFIG=$K/admin"; exit 0; fi
 start kube-controller-manager "$BIN/kube-controller-manager" --kubeconfig "$K/controller-manager" \
