@@ -101,6 +101,18 @@ impl Plan {
     /// # Errors
     /// What [`stages::check`] would report, and files that cannot be opened.
     pub fn compile(stages: &[Stage], context: &StepContext) -> Result<Self, BuildError> {
+        Self::build(stages, Some(context))
+    }
+
+    /// Compiles the stages for a look at what they would do: none of them writes anything.
+    ///
+    /// # Errors
+    /// What [`stages::check`] would report.
+    pub fn preview(stages: &[Stage]) -> Result<Self, BuildError> {
+        Self::build(stages, None)
+    }
+
+    fn build(stages: &[Stage], context: Option<&StepContext>) -> Result<Self, BuildError> {
         let mut found = Vec::new();
         let mut problems = Problems::new("", &mut found);
         let steps: Vec<_> = stages.iter().enumerate().map(|(index, stage)| plan(index, stage, context, &mut problems)).collect();
@@ -112,7 +124,11 @@ impl Plan {
 
     /// A pipeline for one lane.
     pub fn lane(&self) -> Pipeline {
-        Pipeline { steps: self.steps.iter().map(Step::new).collect(), position: Arc::new(AtomicU32::new(Pipeline::OUTSIDE)) }
+        Pipeline {
+            steps: self.steps.iter().map(Step::new).collect(),
+            position: Arc::new(AtomicU32::new(Pipeline::OUTSIDE)),
+            observer: None,
+        }
     }
 
     /// What the stages are called, in order.
@@ -121,13 +137,13 @@ impl Plan {
     }
 }
 
-fn plan(index: usize, stage: &Stage, context: &StepContext, problems: &mut Problems<'_>) -> Option<Arc<PlannedStep>> {
+fn plan(index: usize, stage: &Stage, context: Option<&StepContext>, problems: &mut Problems<'_>) -> Option<Arc<PlannedStep>> {
     let problems = &mut problems.below(&format!("[{index}]"));
     let when = match &stage.when {
         Some(source) => Predicate::compile(source, "when", problems).map(Some),
         None => Some(None),
     };
-    let compiled = stages::compile(&stage.kind, Some(context), problems);
+    let compiled = stages::compile(&stage.kind, context, problems);
     let label = StageLabel { name: stage.display_name(index), kind: stage.kind.key() };
     Some(Arc::new(PlannedStep { label, when: when?, on_error: stage.on_error, stage: compiled? }))
 }
@@ -136,7 +152,11 @@ fn plan(index: usize, stage: &Stage, context: &StepContext, problems: &mut Probl
 pub struct Pipeline {
     steps: Vec<Step>,
     position: Arc<AtomicU32>,
+    observer: Option<Observer>,
 }
+
+/// Is told of each document as it leaves a stage that changed it.
+pub type Observer = Box<dyn FnMut(&StageLabel, &Document) + Send>;
 
 /// One source document and its descendants on their way.
 struct Passage<'a, S> {
@@ -172,6 +192,11 @@ impl Pipeline {
         Arc::clone(&self.position)
     }
 
+    /// Lets somebody look at the documents between the stages. Costs a copy of each document for each stage.
+    pub fn observe(&mut self, observer: Observer) {
+        self.observer = Some(observer);
+    }
+
     /// What was measured since the last time, stage by stage.
     pub fn take_stats(&mut self) -> impl ExactSizeIterator<Item = (&StageLabel, StageStats)> {
         self.steps.iter_mut().map(|step| {
@@ -187,10 +212,14 @@ impl Pipeline {
     fn walk<S: Sink>(&mut self, from: usize, mut document: Document, ordinal: u32, passage: &mut Passage<'_, S>) -> Result<(), SinkClosed> {
         for at in from..self.steps.len() {
             self.enter(at as u32);
+            let seen = self.observer.is_some().then(|| document.clone());
             let verdict = match self.steps[at].apply(&mut document, ordinal > 0) {
                 Verdict::Children(children, drop_parent) => self.walk_children(at, children, drop_parent, passage)?,
                 verdict => verdict,
             };
+            if let (Some(observer), Some(_)) = (&mut self.observer, seen.filter(|seen| *seen != document)) {
+                observer(self.steps[at].label(), &document);
+            }
             match verdict {
                 Verdict::Continue => passage.sink.passed(&self.steps[at].label().name, &document),
                 Verdict::Skip => break,

@@ -34,10 +34,11 @@ struct Output {
 enum Target {
     File(File),
     StandardError,
+    Nowhere,
 }
 
 impl Capture {
-    /// Opens the file if there is a context to open it in.
+    /// Opens the file; without a context nothing is opened and nothing will be written.
     pub(super) fn compile(spec: &spec::Capture, context: Option<&StepContext>, problems: &mut Problems<'_>) -> Option<Self> {
         let left = match spec.limit.map(u64::try_from) {
             None => u64::MAX,
@@ -48,9 +49,9 @@ impl Capture {
             }
         };
         let (target, name) = match (&spec.path, context) {
+            (_, None) => (Target::Nowhere, String::new()),
             (Some(path), Some(context)) => open(path, context, problems)?,
-            (Some(_), None) => return None,
-            (None, _) => (Target::StandardError, "standard error".into()),
+            (None, Some(_)) => (Target::StandardError, "standard error".into()),
         };
         let output = Output { target, name, left, is_torn: false };
         Some(Self { output: Arc::new(Mutex::new(output)), fields: spec.fields.clone(), line: Vec::new() })
@@ -107,6 +108,7 @@ impl Target {
         match self {
             Self::File(file) => file.write_all(bytes),
             Self::StandardError => io::stderr().lock().write_all(bytes),
+            Self::Nowhere => Ok(()),
         }
     }
 }

@@ -130,8 +130,7 @@ fn check_names(stages: &[StageSpec], problems: &mut Problems<'_>) {
     }
 }
 
-/// Compiles one stage, or reports what is wrong with it. Without a context nothing outside is touched, and the result is
-/// good for nothing but knowing that it could be compiled.
+/// Compiles one stage, or reports what is wrong with it. Without a context the stage touches nothing outside.
 pub(crate) fn compile(kind: &StageKind, context: Option<&StepContext>, problems: &mut Problems<'_>) -> Option<Box<dyn Prototype>> {
     fn boxed<S: Prototype + 'static>(stage: Option<S>) -> Option<Box<dyn Prototype>> {
         stage.map(|stage| Box::new(stage) as Box<dyn Prototype>)
