@@ -11,10 +11,7 @@ use crate::{
     secrets::Secrets,
 };
 use anyhow::{Context, anyhow};
-use penstock_crds::{
-    IngestRunSpec,
-    stages::{Stage, StageKind},
-};
+use penstock_crds::IngestRunSpec;
 use std::{
     collections::HashMap,
     io::{self, StdoutLock, Write},
@@ -50,7 +47,7 @@ pub(super) fn print(
             written: Default::default(),
         };
         writeln!(out, "connector {} → pipeline {}", connector.name, connector.pipeline).context("failed to print")?;
-        let plan = Plan::compile(&without_output(&pipeline.spec.stages), &context)?;
+        let plan = Plan::preview(&pipeline.spec.stages)?;
         let mut source = connectors::build(connector, &context)?;
         let printer = Printer { out: &mut out, shown: HashMap::new(), error: None };
         let mut preview = Preview { pipeline: plan.lane(), printer, left: limit.unwrap_or(DEFAULT_LIMIT), seq: 0 };
@@ -63,18 +60,6 @@ pub(super) fn print(
         executed?;
     }
     Ok(Exit::Complete)
-}
-
-/// The stages, without those that write.
-fn without_output(stages: &[Stage]) -> Vec<Stage> {
-    let mut stages = stages.to_vec();
-    for stage in &mut stages {
-        if let StageKind::Capture(capture) = &mut stage.kind {
-            capture.path = None;
-            capture.limit = Some(0);
-        }
-    }
-    stages
 }
 
 /// Takes what the connector reads, so many records.

@@ -124,11 +124,7 @@ impl Plan {
 
     /// A pipeline for one lane.
     pub fn lane(&self) -> Pipeline {
-        Pipeline {
-            steps: self.steps.iter().map(Step::new).collect(),
-            position: Arc::new(AtomicU32::new(Pipeline::OUTSIDE)),
-            observer: None,
-        }
+        Pipeline { steps: self.steps.iter().map(Step::new).collect(), position: Arc::new(AtomicU32::new(Pipeline::OUTSIDE)) }
     }
 
     /// What the stages are called, in order.
@@ -152,11 +148,7 @@ fn plan(index: usize, stage: &Stage, context: Option<&StepContext>, problems: &m
 pub struct Pipeline {
     steps: Vec<Step>,
     position: Arc<AtomicU32>,
-    observer: Option<Observer>,
 }
-
-/// Is told of each document as it leaves a stage that changed it.
-pub type Observer = Box<dyn FnMut(&StageLabel, &Document) + Send>;
 
 /// One source document and its descendants on their way.
 struct Passage<'a, S> {
@@ -192,11 +184,6 @@ impl Pipeline {
         Arc::clone(&self.position)
     }
 
-    /// Lets somebody look at the documents between the stages. Costs a copy of each document for each stage.
-    pub fn observe(&mut self, observer: Observer) {
-        self.observer = Some(observer);
-    }
-
     /// What was measured since the last time, stage by stage.
     pub fn take_stats(&mut self) -> impl ExactSizeIterator<Item = (&StageLabel, StageStats)> {
         self.steps.iter_mut().map(|step| {
@@ -212,14 +199,10 @@ impl Pipeline {
     fn walk<S: Sink>(&mut self, from: usize, mut document: Document, ordinal: u32, passage: &mut Passage<'_, S>) -> Result<(), SinkClosed> {
         for at in from..self.steps.len() {
             self.enter(at as u32);
-            let seen = self.observer.is_some().then(|| document.clone());
             let verdict = match self.steps[at].apply(&mut document, ordinal > 0) {
                 Verdict::Children(children, drop_parent) => self.walk_children(at, children, drop_parent, passage)?,
                 verdict => verdict,
             };
-            if let (Some(observer), Some(_)) = (&mut self.observer, seen.filter(|seen| *seen != document)) {
-                observer(self.steps[at].label(), &document);
-            }
             match verdict {
                 Verdict::Continue => passage.sink.passed(&self.steps[at].label().name, &document),
                 Verdict::Skip => break,
