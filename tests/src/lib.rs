@@ -1,3 +1,5 @@
 //! The harness of the suites: it starts the real things that Penstock works with.
 
 pub mod cluster;
+pub mod indexing;
+pub mod services;

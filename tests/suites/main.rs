@@ -1,3 +1,5 @@
 //! Suites over real parts. One binary, so that it links once; one module a subject.
 
 mod api_server;
+mod opensearch;
+mod opensearch_outages;

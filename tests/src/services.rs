@@ -1,0 +1,125 @@
+//! Real services for tests, as child processes that never outlive the tests, however those end.
+//!
+//! What they need is fetched once into `${PENSTOCK_CACHE:-$HOME/.cache/penstock}/services`.
+
+pub mod nginx;
+pub mod opensearch;
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use std::{
+    env, fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// Runs its arguments as a process, says its number, and kills it once its own input ends: at the latest with the tests.
+const GUARD: &str = r#"trap "" INT TERM HUP; "$@" < /dev/null & echo $!; exec >&-; cat > /dev/null; kill -9 $! 2> /dev/null; wait"#;
+
+/// A running process. It is killed when this is dropped, and when the tests end without dropping anything.
+#[derive(Debug)]
+pub struct Service {
+    guard: Child,
+    pid: Pid,
+}
+
+impl Service {
+    /// Starts a program whose messages go to the file `log`.
+    pub fn start(program: &Path, arguments: &[String], log: &Path) -> Result<Self> {
+        let messages = fs::File::create(log).with_context(|| format!("failed to create {}", log.display()))?;
+        let mut guard = Command::new("sh")
+            .args(["-c", GUARD, "guard"])
+            .arg(program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(messages)
+            .spawn()
+            .with_context(|| format!("failed to run {}", program.display()))?;
+        let mut line = String::new();
+        let said = guard.stdout.take().context("the guard has no output")?;
+        BufReader::new(said).read_line(&mut line).context("failed to read the number of the process")?;
+        let pid = line.trim().parse().with_context(|| format!("`{}` is not the number of a process", line.trim()))?;
+        Ok(Self { guard, pid: Pid::from_raw(pid) })
+    }
+
+    /// Whether it runs still.
+    pub fn runs(&self) -> bool {
+        kill(self.pid, None).is_ok()
+    }
+
+    /// Freezes it: connections stay open and nothing is answered.
+    pub fn pause(&self) -> Result<()> {
+        kill(self.pid, Signal::SIGSTOP).context("failed to pause a service")
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) -> Result<()> {
+        kill(self.pid, Signal::SIGCONT).context("failed to resume a service")
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        drop(self.guard.stdin.take());
+        if let Err(error) = self.guard.wait() {
+            eprintln!("failed to wait for the end of a service: {error}");
+        }
+    }
+}
+
+/// Waits until something is so.
+pub fn poll_until(what: &str, limit: Duration, mut is_so: impl FnMut() -> bool) -> Result<()> {
+    let end = Instant::now() + limit;
+    while !is_so() {
+        ensure!(Instant::now() < end, "{what}: not within {limit:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// A program of this machine.
+fn program(name: &str) -> Result<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+    let found = folders.map(|folder| folder.join(name)).find(|program| program.is_file());
+    found.with_context(|| format!("`{name}` is not installed, and this suite needs it: run .ci/setup"))
+}
+
+/// Runs a program to its end.
+fn run(command: &mut Command) -> Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().with_context(|| format!("failed to run {name}"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    ensure!(output.status.success(), "{name} failed:\n{}{}", text(&output.stdout), text(&output.stderr));
+    Ok(())
+}
+
+/// The folder for what a service needs, below the cache.
+fn cache(service: &str) -> Result<PathBuf> {
+    let root = match (env::var_os("PENSTOCK_CACHE"), env::var_os("HOME")) {
+        (Some(cache), _) => PathBuf::from(cache),
+        (None, Some(home)) => PathBuf::from(home).join(".cache/penstock"),
+        (None, None) => bail!("set PENSTOCK_CACHE or HOME: what the services need is kept there"),
+    };
+    let folder = root.join("services").join(service);
+    fs::create_dir_all(&folder).with_context(|| format!("failed to create {}", folder.display()))?;
+    Ok(folder)
+}
+
+/// Where the files of this repository for services are.
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("services")
+}
+
+/// The last lines of a log.
+fn tail(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().rev().take(20).collect();
+    lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+}
