@@ -126,6 +126,11 @@ fn an_older_version_is_refused_by_the_cluster_and_counted_as_success() {
     assert_eq!(indexing.stats().stale.load(Relaxed), 3);
     assert_eq!(node.document("versions", "a").expect("document"), json!({"v": 5, "text": "new"}));
     assert_eq!(node.count("versions").expect("count"), 1);
+
+    // the check warns of this setting; here is what the cluster says of it
+    let path = "/versions/_settings?include_defaults=true&filter_path=*.*.index.gc_deletes";
+    assert_eq!(node.get(path).expect("settings").1, json!({"versions": {"defaults": {"index": {"gc_deletes": "60s"}}}}));
+    indexing.check().expect("a warning, no fault");
 }
 
 #[test]

@@ -89,11 +89,11 @@ impl Preflight<'_> {
 
     /// The index is not there: the cluster must be willing to make it.
     async fn check_creation(&self) -> Result<(), BackendError> {
-        let query = [("include_defaults", "true"), ("flat_settings", "true"), ("filter_path", "*.action.auto_create_index")];
+        let query = [("include_defaults", "true"), ("filter_path", "*.action.auto_create_index")];
         let settings = self.see(&["_cluster", "settings"], &query).await?.unwrap_or_default();
         let setting = ["transient", "persistent", "defaults"]
             .iter()
-            .find_map(|level| settings[level]["action.auto_create_index"].as_str())
+            .find_map(|level| settings[level]["action"]["auto_create_index"].as_str())
             .unwrap_or("true");
         if !may_create(setting, self.index) {
             return Err(wrong(format!(
@@ -112,18 +112,14 @@ impl Preflight<'_> {
         if !self.external_versions {
             return Ok(());
         }
-        let query = [("include_defaults", "true"), ("flat_settings", "true"), ("filter_path", "*.*.index.gc_deletes")];
+        let query = [("include_defaults", "true"), ("filter_path", "*.*.index.gc_deletes")];
         let indices = self.see(&[self.index, "_settings"], &query).await?.unwrap_or_default();
-        for (index, settings) in indices.as_object().into_iter().flatten() {
-            let setting = ["settings", "defaults"].iter().find_map(|level| settings[level]["index.gc_deletes"].as_str());
-            let span = setting.and_then(|text| serde_json::from_value::<values::Duration>(text.into()).ok());
-            if let Some(span) = span.filter(|span| span.get() < LEAST_GC_DELETES) {
-                tracing::warn!(
-                    %index,
-                    gc_deletes = %span,
-                    "the index forgets deletions early: an older version that arrives later brings the document back; set index.gc_deletes to 1h or more"
-                );
-            }
+        for (index, span) in forgetful(&indices) {
+            tracing::warn!(
+                index,
+                gc_deletes = %span,
+                "the index forgets deletions early: an older version that arrives later brings the document back; set index.gc_deletes to 1h or more"
+            );
         }
         Ok(())
     }
@@ -146,6 +142,16 @@ impl Preflight<'_> {
     async fn get(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Reply, BackendError> {
         self.cluster.ask(Ask { method: Method::GET, path, query, body: None }).await.map_err(unreachable)
     }
+}
+
+/// The indexes that forget deletions too early, by the answer to the question for their settings.
+fn forgetful(indices: &Value) -> Vec<(&str, values::Duration)> {
+    let span = |settings: &Value| {
+        let text = ["settings", "defaults"].iter().find_map(|level| settings[level]["index"]["gc_deletes"].as_str())?;
+        serde_json::from_value::<values::Duration>(text.into()).ok()
+    };
+    let spans = indices.as_object().into_iter().flatten().filter_map(|(index, settings)| Some((index.as_str(), span(settings)?)));
+    spans.filter(|(_, span)| span.get() < LEAST_GC_DELETES).collect()
 }
 
 /// Whether `action.auto_create_index` lets the cluster make an index: `true`, `false`, or patterns with `+` and `-`, of
@@ -184,6 +190,18 @@ fn wrong(message: String) -> BackendError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_index_that_forgets_deletions_within_an_hour_is_named() {
+        let indices = json!({
+            "usual": {"defaults": {"index": {"gc_deletes": "60s"}}},
+            "patient": {"settings": {"index": {"gc_deletes": "2h"}}, "defaults": {}},
+            "unknown": {"settings": {"index": {"gc_deletes": "1d"}}},
+        });
+        assert_eq!(forgetful(&indices), [("usual", values::Duration::from_secs(60))]);
+        assert!(forgetful(&Value::Null).is_empty());
+    }
 
     #[test]
     fn the_first_pattern_that_fits_decides_whether_an_index_may_be_made() {
