@@ -80,6 +80,7 @@ impl Indexing {
             connector: "connector".into(),
             pipeline: "pipeline".into(),
             base_dir: PathBuf::new(),
+            run_base_dir: PathBuf::new(),
             secrets: Secrets::new(secrets),
             runtime: runtime.handle().clone(),
             stop: Default::default(),

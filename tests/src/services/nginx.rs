@@ -82,9 +82,9 @@ fn configuration(folder: &Path, upstream: &str, password_port: u16, certificate_
                location / {{ proxy_pass {upstream}; proxy_http_version 1.1; proxy_set_header Connection ''; }} }}"
         )
     };
-    let user = if nix::unistd::geteuid().is_root() { "user root;" } else { "" };
+    // one process, so that killing it leaves none behind
     format!(
-        "daemon off; {user} worker_processes 1; pid nginx.pid; error_log stderr warn;
+        "daemon off; master_process off; pid nginx.pid; error_log stderr warn;
          events {{ worker_connections 128; }}
          http {{ access_log off; client_body_temp_path {0}/body; proxy_temp_path {0}/proxy; fastcgi_temp_path {0}/fastcgi;
            uwsgi_temp_path {0}/uwsgi; scgi_temp_path {0}/scgi;
