@@ -1,6 +1,7 @@
 //! The publisher's side that the connector sees: numbers, counts and sends what it reads.
 
 use super::{
+    collapse::Collapse,
     gate::{Gate, Verdict},
     state::StepState,
 };
@@ -39,10 +40,8 @@ pub struct Publisher<W> {
     credit: u64,
     seq: u64,
     received: u64,
-    splits: Vec<serde_json::Value>,
-    merging: Option<(Document, Cursor)>,
-    /// The place behind the last document that was sent.
-    cursor: Cursor,
+    splits: u32,
+    collapse: Option<Collapse>,
     end: Option<PublisherEnd>,
 }
 
@@ -68,8 +67,9 @@ impl<W: SourceWriter> Publisher<W> {
     ) -> Self {
         let gate = Gate::new(Arc::clone(&state), settings.max_pending, settings.max_rate);
         let (credit, seq, received) = (0, 0, 0);
-        let (splits, merging, cursor, end) = (Vec::new(), None, Cursor::default(), None);
-        Self { writer, state, gate, events, dead_letter, settings, credit, seq, received, splits, merging, cursor, end }
+        let collapse = settings.collapse.then(Collapse::default);
+        let (splits, end) = (0, None);
+        Self { writer, state, gate, events, dead_letter, settings, credit, seq, received, splits, collapse, end }
     }
 
     /// The connector has returned: sends what is held back, and says why if the publisher had stopped it.
@@ -114,36 +114,16 @@ impl<W: SourceWriter> Publisher<W> {
         Ok(self.seq)
     }
 
-    fn send(&mut self, document: Document, after: Cursor) -> Result<(), Stopped> {
+    fn send(&mut self, document: Document) -> Result<(), Stopped> {
         let seq = self.next_seq()?;
-        self.cursor = after;
         self.writer.send(seq, document).map_err(|Closed| self.stop(PublisherEnd::Stopped))
     }
 
+    /// Sends what `collapse` holds.
     fn send_merged(&mut self) -> Result<(), Stopped> {
-        match self.merging.take() {
-            Some((document, after)) => self.send(document, after),
+        match self.collapse.as_mut().and_then(Collapse::flush) {
+            Some((document, _)) => self.send(document),
             None => Ok(()),
-        }
-    }
-
-    fn merge(&mut self, document: Document, after: Cursor) -> Result<(), Stopped> {
-        match &mut self.merging {
-            Some((earlier, cursor)) if earlier.id() == document.id() => {
-                for (key, value) in document.into_fields() {
-                    match earlier.fields_mut().get_mut(&key) {
-                        Some(present) => present.append(value),
-                        None => earlier.fields_mut().insert(key, value),
-                    }
-                }
-                *cursor = after;
-                Ok(())
-            }
-            _ => {
-                self.send_merged()?;
-                self.merging = Some((document, after));
-                Ok(())
-            }
         }
     }
 
@@ -157,32 +137,35 @@ impl<W: SourceWriter> Publisher<W> {
     }
 }
 
+/// In memory nothing outlives the process, so the cursors that come with the documents are not kept.
 impl<W: SourceWriter> Publish for Publisher<W> {
-    fn split(&mut self, what: serde_json::Value) -> u32 {
-        self.splits.push(what);
-        self.splits.len() as u32 - 1
+    fn split(&mut self, _: serde_json::Value) -> u32 {
+        self.splits += 1;
+        self.splits - 1
     }
 
     fn publish(&mut self, document: Document, after: Cursor) -> Result<(), Stopped> {
         self.receive()?;
-        if self.settings.collapse { self.merge(document, after) } else { self.send(document, after) }
+        let Some(collapse) = &mut self.collapse else { return self.send(document) };
+        match collapse.push(document, after) {
+            Some((merged, _)) => self.send(merged),
+            None => Ok(()),
+        }
     }
 
     fn publish_row(&mut self, row: Row<'_>, after: Cursor) -> Result<(), Stopped> {
-        if self.settings.collapse {
+        if self.collapse.is_some() {
             return self.publish(row.to_document(), after);
         }
         self.receive()?;
         let seq = self.next_seq()?;
-        self.cursor = after;
         self.writer.send_row(seq, row).map_err(|Closed| self.stop(PublisherEnd::Stopped))
     }
 
-    fn fail(&mut self, fault: RecordFault, after: Cursor) -> Result<(), Stopped> {
+    fn fail(&mut self, fault: RecordFault, _: Cursor) -> Result<(), Stopped> {
         self.receive()?;
         self.send_merged()?;
         let seq = self.next_seq()?;
-        self.cursor = after;
         let RecordFault { id, reason, raw } = fault;
         // kept before it is counted, and counted before a checkpoint can cover it
         let letter = Letter { id: &id, stage: "", reason: &reason, attempts: 1, content: Content::Raw(&raw) };

@@ -15,7 +15,10 @@ use crate::{
     indexers::{self, Backend, DeadLetter},
     metrics::StepFigures,
     pipeline::Plan,
-    publisher::{PublisherEnd, PublisherSettings, StepState},
+    publisher::{
+        PublisherEnd, PublisherSettings, StepState,
+        completion::{self, End, Facts, Next, Source},
+    },
 };
 use penstock_crds::{PipelineSpec, connectors::Connector};
 use std::{
@@ -328,11 +331,25 @@ impl<'a> Course<'a> {
         if let Some(error) = self.error {
             return Flow::Failed(error);
         }
-        match self.connector_end {
-            Some(ConnectorEnd::Failed(error)) => Flow::Failed(StepError::Connector(error)),
-            Some(ConnectorEnd::Panicked(message)) => Flow::Failed(StepError::ConnectorPanic(message)),
-            Some(ConnectorEnd::Returned(None | Some(PublisherEnd::Limit))) if counts.pending == 0 => Flow::Complete,
-            _ if self.step.control.is_ending() => Flow::Interrupted,
+        let source = match self.connector_end {
+            Some(ConnectorEnd::Failed(error)) => return Flow::Failed(StepError::Connector(error)),
+            Some(ConnectorEnd::Panicked(message)) => return Flow::Failed(StepError::ConnectorPanic(message)),
+            Some(ConnectorEnd::Returned(None | Some(PublisherEnd::Limit))) => Source::Exhausted,
+            Some(ConnectorEnd::Returned(Some(_))) | None => Source::Stopped,
+        };
+        // in memory what was handed over is safe, and no event can come once all lanes have ended
+        let is_draining = self.step.control.is_ending();
+        let facts = Facts {
+            source,
+            counts,
+            end_is_safe: true,
+            barrier_passed: true,
+            grace_is_over: self.abort_until.is_some(),
+            ..Facts::default()
+        };
+        match completion::next(&facts) {
+            Next::WriteComplete => Flow::Complete,
+            Next::End(End::Stopped { .. }) if is_draining => Flow::Interrupted,
             _ => Flow::Failed(StepError::Unaccounted { pending: counts.pending, sample: accounting.pending() }),
         }
     }
