@@ -2,4 +2,5 @@
 
 pub mod cluster;
 pub mod indexing;
+pub mod penstock;
 pub mod services;

@@ -1,0 +1,228 @@
+//! The `penstock` program, as a user starts it: built once, run in a folder of its own.
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::Value;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+
+/// Longest time that a command of a test may take.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// The program. The first call builds it, in the profile of the tests.
+///
+/// # Errors
+/// It does not build.
+pub fn program() -> Result<PathBuf> {
+    static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let built = PROGRAM.get_or_init(|| build().map_err(|error| format!("{error:#}")));
+    built.clone().map_err(anyhow::Error::msg)
+}
+
+fn build() -> Result<PathBuf> {
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--workspace", "--locked", "--bin", "penstock"])
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        .status()
+        .context("failed to start cargo")?;
+    ensure!(status.success(), "the program does not build");
+    // the tests lie in `deps`, the program beside it
+    let test = std::env::current_exe().context("failed to find this test")?;
+    let folder = test.parent().and_then(Path::parent).context("the test lies in no target folder")?;
+    Ok(folder.join("penstock"))
+}
+
+/// A folder with files in which the program is run. It is removed at the end.
+pub struct Workdir(TempDir);
+
+impl Workdir {
+    /// An empty folder.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn new() -> Result<Self> {
+        Ok(Self(tempfile::tempdir().context("failed to make a folder")?))
+    }
+
+    /// A folder with a copy of a fixture folder, for example `contract`.
+    ///
+    /// # Errors
+    /// It cannot be copied.
+    pub fn with_fixture(name: &str) -> Result<Self> {
+        let workdir = Self::new()?;
+        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name), workdir.path())?;
+        Ok(workdir)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Writes a file, with the folders that it needs.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> Result<&Self> {
+        let path = self.path().join(name);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        fs::write(&path, content).with_context(|| format!("failed to write {name}"))?;
+        Ok(self)
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read as text.
+    pub fn read(&self, name: &str) -> Result<String> {
+        fs::read_to_string(self.path().join(name)).with_context(|| format!("failed to read {name}"))
+    }
+
+    /// The JSON objects of a file, one a line.
+    ///
+    /// # Errors
+    /// It cannot be read as JSON lines.
+    pub fn read_json_lines(&self, name: &str) -> Result<Vec<Value>> {
+        self.read(name)?.lines().map(|line| serde_json::from_str(line).with_context(|| format!("not JSON: {line}"))).collect()
+    }
+
+    /// Whether there is such a file or folder.
+    pub fn has(&self, name: &str) -> bool {
+        self.path().join(name).exists()
+    }
+
+    /// Runs the program to its end.
+    ///
+    /// # Errors
+    /// It does not start, or does not end in time.
+    pub fn penstock<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<Answer> {
+        self.start(arguments, &[])?.wait()
+    }
+
+    /// Starts the program, with these variables in its environment.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn start<'a>(&self, arguments: impl IntoIterator<Item = &'a str>, environment: &[(&str, &str)]) -> Result<Running> {
+        let outputs = tempfile::tempdir().context("failed to make a folder")?;
+        let out = fs::File::create(outputs.path().join("out"))?;
+        let err = fs::File::create(outputs.path().join("err"))?;
+        let child = Command::new(program()?)
+            .args(arguments)
+            .current_dir(self.path())
+            .envs(environment.iter().copied())
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(err)
+            .spawn()
+            .context("failed to start penstock")?;
+        Ok(Running { child, outputs })
+    }
+
+    /// Runs the manifests and gives the summary with the answer.
+    ///
+    /// # Errors
+    /// It does not end in time, or prints no summary.
+    pub fn run<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<(Value, Answer)> {
+        let answer = self.penstock(["run", "--summary", "json"].into_iter().chain(arguments))?;
+        Ok((answer.summary()?, answer))
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    for entry in fs::read_dir(from).with_context(|| format!("failed to read {}", from.display()))? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            fs::create_dir_all(&target)?;
+            copy(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), &target)?;
+        }
+    }
+    Ok(())
+}
+
+/// The running program. It is killed if it is dropped.
+pub struct Running {
+    child: Child,
+    outputs: TempDir,
+}
+
+/// What the program said.
+#[derive(Debug)]
+pub struct Answer {
+    /// The exit code; `None` if a signal ended it.
+    pub code: Option<i32>,
+    /// Standard output.
+    pub out: String,
+    /// Standard error.
+    pub err: String,
+}
+
+impl Answer {
+    /// The JSON summary, the last line on standard output.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn summary(&self) -> Result<Value> {
+        let line = self.out.lines().last().with_context(|| format!("no summary; {self:?}"))?;
+        serde_json::from_str(line).with_context(|| format!("the last line is no JSON; {self:?}"))
+    }
+}
+
+impl Running {
+    /// Sends a signal.
+    ///
+    /// # Errors
+    /// The program is gone.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        kill(Pid::from_raw(self.child.id() as i32), signal).context("failed to signal penstock")
+    }
+
+    /// What it has written to standard error up to now.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn err(&self) -> Result<String> {
+        Ok(fs::read_to_string(self.outputs.path().join("err"))?)
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// It does not end in time.
+    pub fn wait(mut self) -> Result<Answer> {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().context("failed to wait for penstock")? {
+                let out = fs::read_to_string(self.outputs.path().join("out")).context("standard output is no text")?;
+                return Ok(Answer { code: status.code(), out, err: self.err()? });
+            }
+            if begun.elapsed() > LIMIT {
+                bail!("penstock does not end; it said: {}", self.err()?);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // it may have ended by itself
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
