@@ -216,6 +216,11 @@ pub(super) struct Families {
 }
 
 impl Families {
+    /// Whether no family is partly in.
+    pub(super) fn is_empty(&self) -> bool {
+        self.pages.is_empty() && self.others.is_empty() && self.details.is_empty()
+    }
+
     /// Takes out what is known of an attempt at a document; nothing, if it is new.
     pub(super) fn take(&mut self, seq: u64, attempt: u64) -> Family {
         let attempt = self.attempt_index(attempt);
@@ -243,11 +248,11 @@ impl Families {
     }
 
     /// Gives up all that is known of a document.
-    #[inline]
     pub(super) fn forget(&mut self, seq: u64) {
-        if !self.pages.is_empty() {
-            self.remove_packed(seq);
+        if self.is_empty() {
+            return;
         }
+        self.remove_packed(seq);
         while let Some((key, _)) = self.others.range((seq, 0)..=(seq, u32::MAX)).next() {
             let key = *key;
             self.others.remove(&key);
@@ -365,13 +370,6 @@ impl Page {
         }
         self.present[place.group] &= !place.mask;
         self.len -= 1;
-    }
-}
-
-#[cfg(test)]
-impl Families {
-    pub(super) fn is_empty(&self) -> bool {
-        self.pages.is_empty() && self.others.is_empty() && self.details.is_empty()
     }
 }
 

@@ -140,12 +140,14 @@ impl Ledger {
     /// Documents without descendants: each event is a complete attempt and closes its document.
     fn apply_plain(&mut self, events: &EventBatch, valid: ValidRange, on_failed: &mut dyn FnMut(&Detail)) -> Applied {
         let mut applied = Applied::default();
+        let only_closes = self.families.is_empty() && events.outcome != Outcome::Failed;
         for (at, seq) in events.seqs().iter().enumerate() {
             if !valid.contains(*seq) {
                 applied.void += 1;
                 continue;
             }
             match self.closed.close(*seq, events.outcome) {
+                Closing::Now if only_closes => applied.closed += 1,
                 Closing::Now => {
                     applied.closed += 1;
                     self.families.forget(*seq);
