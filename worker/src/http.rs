@@ -63,26 +63,38 @@ pub enum HttpError {
 /// # Errors
 /// A certificate or key cannot be used.
 pub fn client(options: &HttpOptions) -> Result<reqwest::Client, HttpError> {
-    let mut builder = reqwest::Client::builder()
-        .user_agent(USER_AGENT)
-        .redirect(reqwest::redirect::Policy::none())
-        .timeout(options.timeout)
-        .connect_timeout(options.connect_timeout);
+    let builder = || {
+        reqwest::Client::builder()
+            .user_agent(USER_AGENT)
+            .redirect(reqwest::redirect::Policy::none())
+            .timeout(options.timeout)
+            .connect_timeout(options.connect_timeout)
+            .tls_danger_accept_invalid_certs(options.insecure)
+    };
+    let own = options.client_certificate.as_ref().map(identity).transpose()?;
+    let with_own = |builder: reqwest::ClientBuilder| match &own {
+        Some(own) => builder.identity(own.clone()),
+        None => builder,
+    };
     if let Some(ca) = &options.ca {
-        let certificates = reqwest::Certificate::from_pem_bundle(ca.expose().as_bytes()).map_err(|error| HttpError::Ca(Some(error)))?;
-        if certificates.is_empty() {
-            return Err(HttpError::Ca(None));
-        }
-        builder = builder.tls_certs_only(certificates);
+        return with_own(builder().tls_certs_only(authorities(ca)?)).build().map_err(HttpError::Client);
     }
-    if options.insecure {
-        builder = builder.tls_danger_accept_invalid_certs(true);
-    }
-    if let Some(own) = &options.client_certificate {
-        let pem = format!("{}\n{}", own.certificate.expose(), own.key.expose());
-        builder = builder.identity(reqwest::Identity::from_pem(pem.as_bytes()).map_err(HttpError::ClientCertificate)?);
-    }
-    builder.build().map_err(HttpError::Client)
+    with_own(builder()).build().or_else(|error| {
+        // a system without certificate authorities, a small container for example: plain HTTP must work there
+        let client = with_own(builder().tls_certs_only([])).build().map_err(HttpError::Client)?;
+        tracing::warn!(error = %error, "the system's certificate authorities cannot be used; https needs a `ca`");
+        Ok(client)
+    })
+}
+
+fn authorities(ca: &SecretText) -> Result<Vec<reqwest::Certificate>, HttpError> {
+    let certificates = reqwest::Certificate::from_pem_bundle(ca.expose().as_bytes()).map_err(|error| HttpError::Ca(Some(error)))?;
+    if certificates.is_empty() { Err(HttpError::Ca(None)) } else { Ok(certificates) }
+}
+
+fn identity(own: &ClientCertificate) -> Result<reqwest::Identity, HttpError> {
+    let pem = format!("{}\n{}", own.certificate.expose(), own.key.expose());
+    reqwest::Identity::from_pem(pem.as_bytes()).map_err(HttpError::ClientCertificate)
 }
 
 /// An error with all that lies beneath it, in one line.
@@ -116,5 +128,21 @@ mod tests {
         let error = client(&options(None, Some(("topsecret", "topsecret")))).expect_err("no certificate");
         assert!(matches!(error, HttpError::ClientCertificate(_)), "{error}");
         assert!(!format!("{error:?}").contains("topsecret"));
+    }
+
+    #[test]
+    fn a_client_is_built() {
+        assert!(client(&HttpOptions::default()).is_ok());
+    }
+
+    #[test]
+    fn a_system_without_certificates_still_has_clients() {
+        let tests = std::env::current_exe().expect("this program");
+        let status = std::process::Command::new(tests)
+            .args(["--exact", "http::tests::a_client_is_built"])
+            .envs([("SSL_CERT_FILE", "/nonexistent"), ("SSL_CERT_DIR", "/nonexistent")])
+            .stdout(std::process::Stdio::null())
+            .status();
+        assert!(status.expect("run").success());
     }
 }

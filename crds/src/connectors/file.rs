@@ -4,13 +4,14 @@ use crate::values::ByteSize;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Reads the records of files, one file after the other, in the order of their paths. Files are streamed:
-/// memory does not grow with their size. A record that cannot be read is a failed document with file and line.
+/// Reads the records of files, one file after the other. Files are streamed: memory does not grow with their size.
+/// A record that cannot be read is a failed document with file and line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct File {
-    /// Files, directories (read with all that is below them) or glob patterns such as `data/**/*.csv`. Relative paths
-    /// start at the folder of the manifest. A `file://` URL is a path as well.
+    /// Files, directories (read with all that is below them) or glob patterns such as `data/**/*.csv`, read in this order;
+    /// files below a directory or pattern in the order of their paths. A file that is found twice is read once.
+    /// Relative paths start at the folder of the manifest. A `file://` URL is a path as well.
     #[schemars(length(min = 1, max = 64), inner(length(min = 1, max = 4096)))]
     pub paths: Vec<String>,
     /// Of the files found below directories and globs take only those whose name (`*.csv`) or path (`2026/**`) fits one
@@ -32,13 +33,13 @@ pub struct File {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub encoding: Option<String>,
-    /// Largest record. A larger one is a failed document. Default: `16Mi`.
+    /// Largest record, at most `1Gi`. A larger one is a failed document. Default: `16Mi`.
     #[serde(default = "default_max_record")]
     pub max_record_size: ByteSize,
     /// Allow that a path or pattern finds no file; otherwise that fails the connector.
     #[serde(default)]
     pub allow_empty: bool,
-    /// What happens if a file cannot be opened or read to its end.
+    /// What happens if a file cannot be opened or read to its end, or changes while it is read.
     #[serde(default)]
     pub on_file_error: OnFileError,
     /// Field that receives the path of the file.
@@ -95,6 +96,7 @@ pub enum FileFormat {
 #[serde(rename_all = "camelCase")]
 pub struct Csv {
     /// Columns that make the id, joined by `_` unless `idTemplate` says otherwise. They stay fields.
+    /// Without both the column `id`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(min = 1, max = 256)))]
     pub id: Vec<String>,
@@ -114,7 +116,7 @@ pub struct Csv {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10_000), inner(length(min = 1, max = 256)))]
     pub columns: Vec<String>,
-    /// Remove white space around values and names.
+    /// Remove blanks and tabs around values and names; inside quotes they stay.
     #[serde(default)]
     pub trim: bool,
     /// Pass over lines that begin with this character.
@@ -136,7 +138,7 @@ fn default_quote() -> String {
 #[serde(rename_all = "camelCase")]
 pub struct JsonLines {
     /// Fields that make the id, joined by `_` unless `idTemplate` says otherwise; nested fields are written `a.b`.
-    /// They stay fields.
+    /// Their values are text, whole numbers or booleans. They stay fields. Without both the field `id`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(min = 1, max = 256)))]
     pub id: Vec<String>,
