@@ -90,6 +90,7 @@ fn read(spec: &serde_json::Value, folder: &Path, runtime: &tokio::runtime::Runti
         connector: "c".into(),
         pipeline: "p".into(),
         base_dir: folder.into(),
+        run_base_dir: folder.into(),
         secrets: Default::default(),
         runtime: runtime.handle().clone(),
         stop: Default::default(),

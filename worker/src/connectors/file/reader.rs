@@ -212,15 +212,17 @@ impl Source {
         loop {
             let window = self.window();
             let (length, found) = (window.len(), if lone_cr { memchr2(b'\n', b'\r', window) } else { memchr(b'\n', window) });
-            match found {
-                Some(at) if window[at] == b'\n' => return Ok(self.consume(at + 1)),
-                Some(at) if at + 1 < length => {
-                    let pair = window[at + 1] == b'\n';
-                    return Ok(self.consume(at + 1 + usize::from(pair)));
-                }
-                Some(at) if self.ended() => return Ok(self.consume(at + 1)),
-                Some(at) => self.consume(at),
-                None => self.consume(length),
+            let (consumed, done) = match found {
+                Some(at) if window[at] == b'\n' => (at + 1, true),
+                Some(at) if at + 1 < length => (at + 1 + usize::from(window[at + 1] == b'\n'), true),
+                Some(at) if self.ended() => (at + 1, true),
+                // whether LF follows is seen when more was read
+                Some(at) => (at, false),
+                None => (length, false),
+            };
+            self.consume(consumed);
+            if done {
+                return Ok(());
             }
             if self.window().is_empty() && self.ended() {
                 return Ok(());
