@@ -4,3 +4,4 @@ pub mod cluster;
 pub mod indexing;
 pub mod penstock;
 pub mod services;
+pub mod small_disk;

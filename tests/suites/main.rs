@@ -1,5 +1,6 @@
 //! Suites over real parts. One binary, so that it links once; one module a subject.
 
 mod api_server;
+mod local_disk_full;
 mod opensearch;
 mod opensearch_outages;

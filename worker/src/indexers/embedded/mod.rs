@@ -34,6 +34,7 @@ use seen::SeenIds;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 use tantivy::{
     IndexWriter, Searcher, TantivyError, Term,
@@ -47,6 +48,8 @@ const MEMORY: usize = 48_000_000;
 const MEMORY_OF_A_THREAD: usize = 15_000_000;
 /// Kibibytes of JSON that may wait for an indexing thread.
 const ROOM: usize = 4 * 1024;
+/// How long room is waited for before the indexing threads are looked after.
+const PATIENCE: Duration = Duration::from_millis(500);
 /// Documents that are handed over at once.
 const CHUNK: usize = 64;
 /// The longest id, in bytes: the index has no longer words.
@@ -82,19 +85,32 @@ impl Embedded {
     }
 
     /// Waits until the indexing threads have kept up. So memory stays bounded, whatever they are given.
-    async fn make_room(&self, bytes: usize) -> Option<Arc<OwnedSemaphorePermit>> {
+    async fn make_room(&self, bytes: usize) -> Result<Arc<OwnedSemaphorePermit>, BackendError> {
         let kibibytes = (bytes / 1024 + 1).min(ROOM) as u32;
-        Arc::clone(&self.room).acquire_many_owned(kibibytes).await.ok().map(Arc::new)
+        loop {
+            let room = Arc::clone(&self.room).acquire_many_owned(kibibytes);
+            if let Ok(Ok(room)) = tokio::time::timeout(PATIENCE, room).await {
+                return Ok(Arc::new(room));
+            }
+            // threads that have ended (a full disk) make no room: what they were given stays in their queue
+            self.open.read().as_ref().ok_or_else(|| self.not_open())?.probe()?;
+        }
     }
 
-    fn add(&self, request: &Request, items: &[u32], room: Option<Arc<OwnedSemaphorePermit>>) -> Result<(), BackendError> {
+    fn add(&self, request: &Request, items: &[u32], room: &Arc<OwnedSemaphorePermit>) -> Result<(), BackendError> {
         let open = self.open.read();
-        let (Some(open), Some(room)) = (&*open, room) else { return Err(self.not_open()) };
+        let Some(open) = &*open else { return Err(self.not_open()) };
         let mut operations = Vec::with_capacity(2 * items.len());
         for item in items {
-            open.push_operations(&self.projection, &request.documents[*item as usize], request.part(*item), &room, &mut operations)?;
+            open.push_operations(&self.projection, &request.documents[*item as usize], request.part(*item), room, &mut operations)?;
         }
         open.run(operations)
+    }
+
+    /// Ends the writing for good: what is half-written must never be committed.
+    fn give_up(&self, error: BackendError) -> Answer {
+        let broken = self.open.write().take();
+        Answer::Fatal(blocking(|| broken.and_then(Writing::fault)).unwrap_or(error))
     }
 
     fn not_open(&self) -> BackendError {
@@ -128,11 +144,13 @@ impl Backend for Embedded {
 
     async fn send(&self, request: &Request, items: &[u32]) -> Answer {
         for chunk in items.chunks(CHUNK) {
-            let room = self.make_room(chunk.iter().map(|item| request.part(*item).len()).sum()).await;
-            if let Err(error) = blocking(|| self.add(request, chunk, room)) {
-                // what is half-written must never be committed
-                let broken = self.open.write().take();
-                return Answer::Fatal(blocking(|| broken.and_then(Writing::fault)).unwrap_or(error));
+            let bytes = chunk.iter().map(|item| request.part(*item).len()).sum();
+            let added = match self.make_room(bytes).await {
+                Ok(room) => blocking(|| self.add(request, chunk, &room)),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = added {
+                return self.give_up(error);
             }
         }
         Answer::Done
@@ -209,6 +227,11 @@ impl Writing {
         let Some(writer) = &self.writer else { return Ok(()) };
         writer.run(operations).map_err(|error| self.error("failed to write", error))?;
         Ok(())
+    }
+
+    /// Finds out whether the indexing threads live, by deleting a document that cannot exist.
+    fn probe(&self) -> Result<(), BackendError> {
+        self.run(vec![UserOperation::Delete(Term::from_field_text(self.layout.id, ""))])
     }
 
     fn commit(mut self) -> Result<(), BackendError> {
