@@ -340,7 +340,7 @@ impl Cluster {
                 let documents = passages[0].len();
                 (0..documents).all(|ordinal| passages.iter().any(|passage| passage[ordinal]))
             };
-            if !whole && !(deterministic && together()) {
+            if !(whole || deterministic && together()) {
                 return Err(format!("early: {seq} of epoch {} has no complete passage", range.epoch));
             }
         }

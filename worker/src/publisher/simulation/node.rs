@@ -350,7 +350,7 @@ impl Node {
         for (operation, answer) in answers {
             let Operation { output, held } = &operation;
             self.in_flight.remove(&output.id);
-            if !self.parts.get(&held.partition).is_some_and(|part| part.generation == held.generation) {
+            if self.parts.get(&held.partition).is_none_or(|part| part.generation != held.generation) {
                 continue;
             }
             let outcome = match answer {

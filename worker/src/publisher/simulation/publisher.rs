@@ -72,6 +72,9 @@ pub(super) struct Publisher {
     outbox: BTreeMap<Topic, VecDeque<Message>>,
 }
 
+/// What a step of completion sends, and the verdict if it was the last.
+type Advanced = (Option<(Topic, Message)>, Option<Verdict>);
+
 /// Where the barrier is.
 enum Barrier {
     /// Workers must commit what we have sent.
@@ -370,7 +373,7 @@ impl Running {
         Some(checkpoint)
     }
 
-    fn advance(&mut self, cluster: &Cluster) -> Result<(Option<(Topic, Message)>, Option<Verdict>), Violation> {
+    fn advance(&mut self, cluster: &Cluster) -> Result<Advanced, Violation> {
         match next(&self.facts) {
             Next::PassBarrier => self.pass_barrier(cluster),
             Next::WriteComplete => {
