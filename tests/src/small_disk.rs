@@ -19,8 +19,9 @@ impl SmallDisk {
     /// Mounting needs root.
     pub fn mount(kibibytes: u32) -> anyhow::Result<Self> {
         let disk = Self { folder: tempfile::tempdir().context("failed to make the mount point")?, kibibytes };
-        disk.mount_with(MsFlags::empty())
-            .context("failed to mount a tmpfs; run this suite as root: sudo -E cargo test -p penstock-tests --test suites local_disk_full")?;
+        disk.mount_with(MsFlags::empty()).context(
+            "failed to mount a tmpfs; run this suite as root: sudo -E cargo test -p penstock-tests --test suites local_disk_full",
+        )?;
         Ok(disk)
     }
 

@@ -39,7 +39,7 @@ pub enum OpenError {
     #[error("index {}: it is a file, not a directory; choose another path", .0.display())]
     NotADirectory(PathBuf),
     /// It holds other things.
-    #[error("index {}: the directory is no index, it holds {found}; choose an empty or a new directory", path.display())]
+    #[error("index {}: the directory is no index, it holds {found}; choose the directory of an index, or an empty or new one for a new index", path.display())]
     NoIndex {
         /// The directory.
         path: PathBuf,
@@ -232,7 +232,7 @@ mod tests {
     fn a_directory_with_other_content_is_refused_and_left_alone() {
         let folder = tempfile::tempdir().expect("folder");
         std::fs::write(folder.path().join("letter.txt"), "dear").expect("file");
-        assert!(error(folder.path()).contains("it holds letter.txt; choose an empty"));
+        assert!(error(folder.path()).contains("it holds letter.txt; choose the directory of an index"));
         assert!(error(&folder.path().join("letter.txt")).contains("it is a file"));
         assert_eq!(std::fs::read_dir(folder.path()).expect("folder").count(), 1);
         remove_files(folder.path());
