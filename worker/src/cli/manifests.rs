@@ -71,11 +71,11 @@ mod tests {
     #[test]
     fn colours_change_nothing_but_colours() {
         let place = Some(Place { line: 1, column: 2 });
+        let escapes = regex::Regex::new("\u{1b}\\[[0-9;]*m").expect("a pattern");
         for path in ["spec.x", ""] {
             let problem = Problem { file: "a.yaml".into(), place, path: path.into(), message: "wrong\nthere".into() };
             let coloured = render(&problem, true);
             assert!(coloured.contains("\u{1b}["), "{coloured:?}");
-            let escapes = regex::Regex::new("\u{1b}\\[[0-9;]*m").expect("a pattern");
             assert_eq!(escapes.replace_all(&coloured, ""), render(&problem, false));
         }
     }
