@@ -14,7 +14,7 @@ fn contract() -> std::path::PathBuf {
 }
 
 #[test]
-fn all_ten_problems_are_printed_with_place_and_path() {
+fn all_ten_problems_are_printed_with_place_and_path_s1() {
     let output = penstock(&contract(), &["validate", "broken.yaml"]);
     assert_eq!(output.status.code(), Some(64));
     let text = String::from_utf8(output.stdout).expect("text");
@@ -41,7 +41,7 @@ fn all_ten_problems_are_printed_with_place_and_path() {
 }
 
 #[test]
-fn good_manifests_are_valid_and_leave_nothing_behind() {
+fn good_manifests_are_valid_and_leave_nothing_behind_x13() {
     let folder = tempfile::tempdir().expect("a folder");
     let source = contract().join("quickstart.yaml");
     std::fs::copy(&source, folder.path().join("quickstart.yaml")).expect("a copy");
@@ -79,10 +79,22 @@ fn standard_input_is_read_and_relative_paths_start_in_the_current_folder() {
 }
 
 #[test]
-fn wrong_usage_ends_with_two() {
+fn wrong_usage_ends_with_two_s34() {
     for arguments in [&["validate"][..], &["nonsense"], &["explain", "renam"], &["schema", "Pipelin"]] {
         let output = penstock(&contract(), arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(!output.stderr.is_empty(), "{arguments:?}");
     }
+}
+
+#[test]
+fn the_verdict_stays_if_nobody_reads_the_problems() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_penstock"))
+        .current_dir(contract())
+        .args(["validate", "broken.yaml"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("penstock starts");
+    drop(child.stdout.take());
+    assert_eq!(child.wait().expect("penstock ends").code(), Some(64));
 }

@@ -36,17 +36,22 @@ impl ManifestArgs {
 
 /// Prints problems, one a line, on standard output and their number on standard error.
 pub fn print_problems(report: &Report) -> anyhow::Result<Exit> {
-    let mut out = io::stdout().lock();
-    let coloured = has_colours(&out);
-    let print = |out: &mut io::StdoutLock<'_>| -> io::Result<()> {
-        for problem in &report.problems {
-            writeln!(out, "{}", render(problem, coloured))?;
-        }
-        out.flush()
-    };
-    print(&mut out).context("failed to print the problems")?;
+    match write_problems(report) {
+        // The reader has seen enough, `head` for example; the verdict stays.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        result => result.context("failed to print the problems")?,
+    }
     writeln!(io::stderr(), "{}", report.summary()).context("failed to print the summary")?;
     Ok(Exit::Invalid)
+}
+
+fn write_problems(report: &Report) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let coloured = has_colours(&out);
+    for problem in &report.problems {
+        writeln!(out, "{}", render(problem, coloured))?;
+    }
+    out.flush()
 }
 
 fn render(problem: &Problem, coloured: bool) -> String {

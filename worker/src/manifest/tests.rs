@@ -227,7 +227,7 @@ fn an_object_defined_twice_is_reported_at_the_second() {
 }
 
 #[test]
-fn names_of_connectors_are_unique() {
+fn names_of_connectors_are_unique_s35() {
     let connector = "    - {name: one, pipeline: p, sequence: {count: 1}}\n";
     let text = format!("{}---\n{}", pipeline(NOP), run(&format!("  connectors:\n{connector}{connector}")));
     assert_eq!(
@@ -353,7 +353,7 @@ fn what_the_api_server_refuses_is_refused_here_at_the_same_field() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn any_text_is_answered(text in "\\PC{0,60}") {

@@ -237,8 +237,10 @@ impl<'a> Reader<'a> {
 
     /// The next event inside of a document.
     fn next(&mut self) -> Result<Marked<'a>, ScanError> {
-        let end = Marker::new(0, self.source.lines().count().max(1), 0);
-        self.parser.next_event().unwrap_or_else(|| Err(ScanError::new(end, "the document ends too early")))
+        self.parser.next_event().unwrap_or_else(|| {
+            let end = Marker::new(0, self.source.lines().count().max(1), 0);
+            Err(ScanError::new(end, "the document ends too early"))
+        })
     }
 
     fn node(&mut self, (event, span): Marked<'a>) -> Result<Node, ScanError> {
