@@ -3,7 +3,7 @@
 use super::{
     ids::{self, Ids, Part},
     reading::{End, Format, RAW_LIMIT, Reading},
-    scan::{Dialect, Extent, Piece, Scan, count_line_ends},
+    scan::{Dialect, Extent, Piece, Scan, count_line_ends, each_place},
 };
 use crate::{
     document::{Columns, Key, Row},
@@ -251,13 +251,14 @@ impl Cells {
             return;
         }
         let mut begin = 0;
-        for end in memchr::memchr_iter(dialect.delimiter, record.as_bytes()) {
+        each_place(record.as_bytes(), dialect.delimiter, |end| {
             self.push(dialect, &record[begin..end]);
             begin = end + 1;
-        }
+        });
         self.push(dialect, &record[begin..]);
     }
 
+    #[inline]
     fn push(&mut self, dialect: &Dialect, cell: &str) {
         let (begin, end) = dialect.trimmed(cell.as_bytes());
         self.text.push_str(&cell[begin..end]);
