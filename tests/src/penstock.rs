@@ -63,6 +63,21 @@ impl Workdir {
         Ok(workdir)
     }
 
+    /// A folder with a copy of a folder of the repository, at the same place in it, without the `out` of earlier runs.
+    ///
+    /// # Errors
+    /// It cannot be copied.
+    pub fn with_copy_of(folder: &str) -> Result<Self> {
+        let workdir = Self::new()?;
+        let target = workdir.path().join(folder);
+        fs::create_dir_all(&target)?;
+        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder), &target)?;
+        match fs::remove_dir_all(target.join("out")) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).context("failed to remove the copy of `out`"),
+            _ => Ok(workdir),
+        }
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         self.0.path()

@@ -211,7 +211,8 @@ fn the_repository_speaks_of_no_machine() -> Result<()> {
 #[test]
 fn the_top_level_holds_only_what_belongs_there() -> Result<()> {
     let belongs = ["Cargo.toml", "Cargo.lock", "LICENSE", "README.md", "operator", "worker", "crds", "charts", "deploy", "tests", "docs"];
-    let top: BTreeSet<_> = files(&[""])?.iter().filter_map(|file| file.components().next().map(|part| part.as_os_str().to_owned())).collect();
+    let top: BTreeSet<_> =
+        files(&[""])?.iter().filter_map(|file| file.components().next().map(|part| part.as_os_str().to_owned())).collect();
     let strangers: Vec<_> = top
         .iter()
         .filter(|name| !belongs.iter().any(|known| *known == name.as_os_str()) && !name.to_string_lossy().starts_with('.'))

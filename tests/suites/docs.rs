@@ -10,6 +10,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use penstock_tests::penstock::{Answer, Workdir};
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -75,7 +76,8 @@ fn blocks(page: &Path) -> Result<Vec<Block>> {
 
 /// A whole manifest around a part of one.
 fn whole(text: &str) -> Result<String> {
-    let kind = |kind: &str, spec: &str| format!("apiVersion: penstock.io/v1alpha1\nkind: {kind}\nmetadata: {{name: example}}\nspec:\n{spec}");
+    let kind =
+        |kind: &str, spec: &str| format!("apiVersion: penstock.io/v1alpha1\nkind: {kind}\nmetadata: {{name: example}}\nspec:\n{spec}");
     let indented: String = text.lines().map(|line| format!("  {line}\n")).collect();
     let begins = |key: &str| text.lines().any(|line| line == key || line.starts_with(&format!("{key} ")));
     let mut pipeline = if begins("stages:") || begins("indexer:") { indented.clone() } else { String::new() };
@@ -191,7 +193,7 @@ fn missing(shown: &[String], answer: &Answer) -> Option<String> {
 fn every_command_gives_what_the_page_shows() -> Result<()> {
     let (mut faults, mut tried) = (Vec::new(), 0);
     for page in pages()? {
-        let workdir = Workdir::with_copies(&[("deploy/examples", "deploy/examples")])?;
+        let workdir = Workdir::with_copy_of("deploy/examples")?;
         let mut before: Option<(String, Answer)> = None;
         for Command { place, text, shown } in commands(&page)? {
             if text == "echo $?" {
@@ -241,14 +243,41 @@ fn every_link_leads_to_a_file_and_a_heading() -> Result<()> {
             let folder = page.parent().unwrap_or(Path::new(""));
             let target = if file.is_empty() { page.clone() } else { folder.join(file) };
             let found = repository().join(&target).exists();
-            let has_heading = || -> Result<bool> {
-                Ok(read(&target)?.lines().any(|line| line.starts_with('#') && fragment(line) == heading))
-            };
+            let has_heading =
+                || -> Result<bool> { Ok(read(&target)?.lines().any(|line| line.starts_with('#') && fragment(line) == heading)) };
             if !found || (!heading.is_empty() && !has_heading()?) {
                 faults.push(format!("{}: {link}", page.display()));
             }
         }
     }
     assert!(faults.is_empty(), "{faults:#?}");
+    Ok(())
+}
+
+/// The names of all tests and other functions of the repository.
+fn functions() -> Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    let mut folders: Vec<PathBuf> = ["worker", "crds", "tests"].map(|folder| repository().join(folder)).into();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).with_context(|| format!("failed to list {}", folder.display()))? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                let source = fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))?;
+                names.extend(source.split("fn ").skip(1).filter_map(|after| Some(after.split_once('(')?.0.to_owned())));
+            }
+        }
+    }
+    Ok(names)
+}
+
+#[test]
+fn every_test_that_the_parity_page_names_is_there() -> Result<()> {
+    let functions = functions()?;
+    let text = read(Path::new("docs/parity.md"))?;
+    let named: Vec<&str> = text.split('`').skip(1).step_by(2).filter(|name| name.contains('_') && !name.starts_with('_')).collect();
+    let gone: Vec<_> = named.iter().filter(|name| !functions.contains(**name)).collect();
+    assert!(named.len() > 30 && gone.is_empty(), "{gone:?}");
     Ok(())
 }

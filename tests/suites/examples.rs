@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::{collections::BTreeSet, fs, sync::Arc};
 
 fn examples() -> Result<Workdir> {
-    Workdir::with_fixture("../../deploy/examples")
+    Workdir::with_copy_of("deploy/examples")
 }
 
 fn counts(published: u64, created: u64, finished: u64, failed: u64, dropped: u64) -> Value {
@@ -31,12 +31,12 @@ fn found(workdir: &Workdir, index: &str, query: &str) -> Result<Vec<(String, Val
 fn every_example_is_valid_and_has_a_test_here() -> Result<()> {
     let workdir = examples()?;
     let mut names = BTreeSet::new();
-    for entry in fs::read_dir(workdir.path())? {
+    for entry in fs::read_dir(workdir.path().join("deploy/examples"))? {
         let name = entry?.file_name().into_string().expect("a name in UTF-8");
         names.extend(name.strip_suffix(".yaml").map(str::to_owned));
     }
     assert_eq!(names, ["csv-to-opensearch", "nested-json", "quickstart"].map(String::from).into());
-    let answer = workdir.penstock(["validate", "."])?;
+    let answer = workdir.penstock(["validate", "deploy/examples"])?;
     assert_eq!((answer.code, answer.out.as_str()), (Some(0), ""), "{answer:?}");
     Ok(())
 }
@@ -44,7 +44,7 @@ fn every_example_is_valid_and_has_a_test_here() -> Result<()> {
 #[test]
 fn the_quickstart_fills_an_index_and_keeps_what_failed() -> Result<()> {
     let workdir = examples()?;
-    let (summary, answer) = workdir.run(["quickstart.yaml"])?;
+    let (summary, answer) = workdir.run(["deploy/examples/quickstart.yaml"])?;
     assert_eq!(answer.code, Some(0), "{answer:?}");
     assert_eq!(summary["connectors"][0]["counts"], counts(20, 0, 20, 0, 0));
     assert_eq!(summary["connectors"][1]["counts"], counts(302, 305, 601, 3, 3));
@@ -54,24 +54,24 @@ fn the_quickstart_fills_an_index_and_keeps_what_failed() -> Result<()> {
     for place in places {
         assert!(letters.iter().any(|letter| letter["reason"].as_str().is_some_and(|reason| reason.contains(place))), "{letters:?}");
     }
-    let kettles = found(&workdir, "out/index", "name:kettle")?;
+    let kettles = found(&workdir, "deploy/examples/out/index", "name:kettle")?;
     assert_eq!(kettles.len(), 3);
     let (_, small) = kettles.iter().find(|(id, _)| id == "P-0004").context("the small kettle")?;
     assert_eq!((&small["price"], &small["label"]), (&json!(7.0), &json!("Small Aluminium Kettle (coffee-tea)")));
-    assert_eq!(found(&workdir, "out/index", "product:P-0004 tag:sale")?.len(), 1);
+    assert_eq!(found(&workdir, "deploy/examples/out/index", "product:P-0004 tag:sale")?.len(), 1);
     // the products find the category that the step before has brought in
-    assert_eq!(found(&workdir, "out/index", "id:coffee-tea")?.len(), 1);
+    assert_eq!(found(&workdir, "deploy/examples/out/index", "id:coffee-tea")?.len(), 1);
     Ok(())
 }
 
 #[test]
 fn nested_json_becomes_articles_comments_and_passages() -> Result<()> {
     let workdir = examples()?;
-    let (summary, answer) = workdir.run(["nested-json.yaml"])?;
+    let (summary, answer) = workdir.run(["deploy/examples/nested-json.yaml"])?;
     assert_eq!(answer.code, Some(0), "{answer:?}");
-    let articles: Vec<Value> = workdir.read_json_lines("data/articles.jsonl")?;
+    let articles: Vec<Value> = workdir.read_json_lines("deploy/examples/data/articles.jsonl")?;
     let comments: usize = articles.iter().filter_map(|article| article["comments"].as_array()).map(Vec::len).sum();
-    let of_kind = |kind: &str| found(&workdir, "out/articles", &format!("kind:{kind}"));
+    let of_kind = |kind: &str| found(&workdir, "deploy/examples/out/articles", &format!("kind:{kind}"));
     let passages = of_kind("passage")?;
     assert_eq!((of_kind("article")?.len(), of_kind("comment")?.len()), (articles.len(), comments));
     let created = (comments + passages.len()) as u64;
@@ -83,7 +83,7 @@ fn nested_json_becomes_articles_comments_and_passages() -> Result<()> {
         assert!(article["body"].as_str().is_some_and(|body| body.contains(text)), "{id} is no part of its article");
         assert_eq!(passage["written_by"], article["author"]["name"]);
     }
-    assert_eq!(found(&workdir, "out/articles", "example.org")?.len(), 0, "mail addresses stay out");
+    assert_eq!(found(&workdir, "deploy/examples/out/articles", "example.org")?.len(), 0, "mail addresses stay out");
     Ok(())
 }
 
@@ -92,7 +92,7 @@ fn node() -> Result<Arc<OpenSearch>> {
 }
 
 fn run_shop(workdir: &Workdir, node: &OpenSearch, run_id: &str) -> Result<Answer> {
-    let arguments = ["run", "csv-to-opensearch.yaml", "--summary", "json", "--run-id", run_id];
+    let arguments = ["run", "deploy/examples/csv-to-opensearch.yaml", "--summary", "json", "--run-id", run_id];
     workdir.start(arguments, &[("OPENSEARCH", &node.url())])?.wait()
 }
 
@@ -115,8 +115,8 @@ fn a_new_index_takes_over_the_alias_only_when_it_is_complete() -> Result<()> {
     let kettle = node.document("products-shop-2", "P-0004")?;
     assert_eq!((&kettle["price"], &kettle["tags"]), (&json!(7.0), &json!(["sale", "bestseller"])));
 
-    let broken = workdir.read("data/products.csv")?.lines().take(200).map(|line| format!("{line},\n")).collect::<String>();
-    workdir.write("data/products.csv", broken.replacen("description,", "description", 1))?;
+    let broken = workdir.read("deploy/examples/data/products.csv")?.lines().take(200).map(|line| format!("{line},\n")).collect::<String>();
+    workdir.write("deploy/examples/data/products.csv", broken.replacen("description,", "description", 1))?;
     let answer = run_shop(&workdir, &node, "shop-3")?;
     assert_eq!(answer.code, Some(1), "{answer:?}");
     assert_eq!(behind_alias(&node)?, ["products-shop-2"]);

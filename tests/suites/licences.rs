@@ -76,8 +76,7 @@ fn fault(package: &Package, rules: &Licences) -> Option<String> {
 #[test]
 fn every_licence_is_one_of_the_allowed() -> Result<()> {
     let (packages, rules) = (packages()?, rules()?);
-    let faults: Vec<_> =
-        packages.iter().filter_map(|package| Some(format!("{}: {}", package.name, fault(package, &rules)?))).collect();
+    let faults: Vec<_> = packages.iter().filter_map(|package| Some(format!("{}: {}", package.name, fault(package, &rules)?))).collect();
     assert!(packages.len() > 100 && faults.is_empty(), "{faults:#?}");
     Ok(())
 }
