@@ -1,4 +1,4 @@
-//! The `penstock` program, as a user starts it: built once, run in a folder of its own.
+//! The `penstock` program, as a user starts it, in a folder of its own.
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::{
@@ -11,34 +11,46 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::OnceLock,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 use tempfile::TempDir;
 
 /// Longest time that a command of a test may take.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The program. The first call builds it, in the profile of the tests.
+/// The program that `cargo test --workspace` has built.
 ///
 /// # Errors
-/// It does not build.
+/// It is not there, or older than its sources: the tests would try something else than what is written.
 pub fn program() -> Result<PathBuf> {
     static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let built = PROGRAM.get_or_init(|| build().map_err(|error| format!("{error:#}")));
-    built.clone().map_err(anyhow::Error::msg)
+    let found = PROGRAM
+        .get_or_init(|| find().map_err(|error| format!("{error:#}; run `cargo test --workspace`, or `cargo build --bin penstock` first")));
+    found.clone().map_err(anyhow::Error::msg)
 }
 
-fn build() -> Result<PathBuf> {
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--workspace", "--locked", "--bin", "penstock"])
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-        .status()
-        .context("failed to start cargo")?;
-    ensure!(status.success(), "the program does not build");
+fn find() -> Result<PathBuf> {
     // the tests lie in `deps`, the program beside it
     let test = std::env::current_exe().context("failed to find this test")?;
     let folder = test.parent().and_then(Path::parent).context("the test lies in no target folder")?;
-    Ok(folder.join("penstock"))
+    let program = folder.join("penstock");
+    let built =
+        fs::metadata(&program).and_then(|metadata| metadata.modified()).with_context(|| format!("there is no {}", program.display()))?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let changed = newest_below(&root.join("worker/src"))?.max(newest_below(&root.join("crds/src"))?);
+    ensure!(built >= changed, "{} is older than its sources", program.display());
+    Ok(program)
+}
+
+/// When a file below the folder was last changed.
+fn newest_below(folder: &Path) -> Result<SystemTime> {
+    let mut newest = SystemTime::UNIX_EPOCH;
+    for entry in fs::read_dir(folder).with_context(|| format!("failed to read {}", folder.display()))? {
+        let entry = entry?;
+        let changed = if entry.file_type()?.is_dir() { newest_below(&entry.path())? } else { entry.metadata()?.modified()? };
+        newest = newest.max(changed);
+    }
+    Ok(newest)
 }
 
 /// A folder with files in which the program is run. It is removed at the end.

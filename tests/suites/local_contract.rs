@@ -35,7 +35,10 @@ fn quickstart_gives_its_results_and_can_be_searched() -> Result<()> {
     let dead = workdir.read_json_lines("quickstart_fail.jsonl")?;
     assert_eq!(dead.len(), 2);
     assert_eq!(dead[0]["raw"], "p-8,Broken row,Office");
-    assert_eq!((&dead[1]["id"], &dead[1]["document"]["title"], &dead[1]["document"]["price"]), (&json!("p-11"), &json!("Stove"), &json!("n/a")));
+    assert_eq!(
+        (&dead[1]["id"], &dead[1]["document"]["title"], &dead[1]["document"]["price"]),
+        (&json!("p-11"), &json!("Stove"), &json!("n/a"))
+    );
     Ok(())
 }
 

@@ -12,7 +12,8 @@ fn manifest(stages: &str, indexer: &str, connectors: &str) -> String {
     )
 }
 
-const TWO: &str = "    - {name: first, pipeline: p, sequence: {count: 10, field: n}}\n    - {name: second, pipeline: p, sequence: {count: 5}}\n";
+const TWO: &str =
+    "    - {name: first, pipeline: p, sequence: {count: 10, field: n}}\n    - {name: second, pipeline: p, sequence: {count: 5}}\n";
 const NOP: &str = "{nop: {}}";
 
 fn states(summary: &Value) -> Vec<&str> {
@@ -21,7 +22,11 @@ fn states(summary: &Value) -> Vec<&str> {
 
 fn assert_invariant(summary: &Value) {
     let count = |name: &str| summary["totals"][name].as_u64().expect("a count");
-    assert_eq!(count("published") + count("created"), count("finished") + count("failed") + count("dropped") + count("pending"), "{summary}");
+    assert_eq!(
+        count("published") + count("created"),
+        count("finished") + count("failed") + count("dropped") + count("pending"),
+        "{summary}"
+    );
 }
 
 #[test]
@@ -59,7 +64,10 @@ fn a_failing_connector_fails_the_step_and_what_it_gave_is_processed_s3_s30() -> 
     let (summary, answer) = workdir.run(["m.yaml"])?;
     assert_eq!(answer.code, Some(1), "{answer:?}");
     assert_eq!(states(&summary), ["Failed", "Skipped"]);
-    assert_eq!((&summary["totals"]["published"], &summary["totals"]["finished"], &summary["totals"]["pending"]), (&json!(3), &json!(3), &json!(0)));
+    assert_eq!(
+        (&summary["totals"]["published"], &summary["totals"]["finished"], &summary["totals"]["pending"]),
+        (&json!(3), &json!(3), &json!(0))
+    );
     assert!(summary["connectors"][0]["message"].as_str().is_some_and(|message| message.contains("b.csv")), "{summary}");
     Ok(())
 }
@@ -67,7 +75,9 @@ fn a_failing_connector_fails_the_step_and_what_it_gave_is_processed_s3_s30() -> 
 #[test]
 fn a_missing_file_is_a_failure_and_not_an_empty_run_lucille_12_5() -> Result<()> {
     let workdir = Workdir::new()?;
-    let connectors = |more: &str| format!("    - name: files\n      pipeline: p\n      file: {{paths: [no/*.csv]{more}, format: {{csv: {{id: [id]}}}}}}\n");
+    let connectors = |more: &str| {
+        format!("    - name: files\n      pipeline: p\n      file: {{paths: [no/*.csv]{more}, format: {{csv: {{id: [id]}}}}}}\n")
+    };
     workdir.write("m.yaml", manifest("[]", NOP, &connectors("")))?;
     let (summary, answer) = workdir.run(["m.yaml"])?;
     assert_eq!((answer.code, states(&summary)), (Some(1), vec!["Failed"]));
@@ -110,7 +120,10 @@ fn a_failed_document_leaves_the_exit_code_at_0_and_is_kept_s7_x4() -> Result<()>
     assert_invariant(&summary);
     assert_eq!(summary["connectors"][0]["counts"]["failed"], 5);
     let dead = workdir.read_json_lines("r_fail.jsonl")?;
-    assert!(dead.iter().all(|letter| letter["stage"] == "odd" && letter["reason"].as_str().is_some_and(|reason| reason.contains("odd"))), "{dead:?}");
+    assert!(
+        dead.iter().all(|letter| letter["stage"] == "odd" && letter["reason"].as_str().is_some_and(|reason| reason.contains("odd"))),
+        "{dead:?}"
+    );
     Ok(())
 }
 

@@ -32,7 +32,10 @@ fn documents_of_one_id_keep_their_order_at_any_number_of_lanes_x11() -> Result<(
     let lines: String = (0..20_000).map(|n| format!("{{\"id\":\"id-{}\",\"n\":{n}}}\n", n * 7 % 50)).collect();
     workdir.write("in.jsonl", lines)?;
     let connector = "file: {paths: [in.jsonl], format: {jsonLines: {id: [id]}}}";
-    workdir.write("m.yaml", manifest(8, "[{copy: {fields: {n: [m]}}}]", "{batch: {maxDocuments: 7}, jsonLines: {path: out.jsonl}}", connector))?;
+    workdir.write(
+        "m.yaml",
+        manifest(8, "[{copy: {fields: {n: [m]}}}]", "{batch: {maxDocuments: 7}, jsonLines: {path: out.jsonl}}", connector),
+    )?;
     let (summary, answer) = workdir.run(["m.yaml"])?;
     assert_eq!(answer.code, Some(0), "{answer:?}");
     assert_eq!(summary["totals"]["finished"], 20_001);
@@ -141,7 +144,10 @@ fn collapsed_records_become_one_document_p18() -> Result<()> {
 #[test]
 fn dead_letters_can_be_read_again() -> Result<()> {
     let workdir = Workdir::new()?;
-    workdir.write("m.yaml", manifest(1, "[{remap: {source: 'abort_unless = true\\n.n = to_int!(.x)'}}]", "{nop: {}}", "sequence: {count: 3, field: n}"))?;
+    workdir.write(
+        "m.yaml",
+        manifest(1, "[{remap: {source: 'abort_unless = true\\n.n = to_int!(.x)'}}]", "{nop: {}}", "sequence: {count: 3, field: n}"),
+    )?;
     let (summary, _) = workdir.run(["m.yaml", "--dead-letter", "dead.jsonl"])?;
     assert_eq!(summary["totals"]["failed"], 4);
     let connector = "file: {paths: [dead.jsonl], format: {jsonLines: {id: [id]}}}";
