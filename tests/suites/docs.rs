@@ -139,8 +139,13 @@ fn commands(page: &Path) -> Result<Vec<Command>> {
     Ok(commands)
 }
 
-/// A command as variables and arguments, the program left out.
-fn parse(text: &str) -> Result<(Vec<(String, String)>, Vec<String>)> {
+/// How the program is called.
+struct Call {
+    variables: Vec<(String, String)>,
+    arguments: Vec<String>,
+}
+
+fn parse(text: &str) -> Result<Call> {
     let mut words: Vec<String> = Vec::new();
     let (mut quote, mut in_word) = (None, false);
     for char in text.chars() {
@@ -170,7 +175,7 @@ fn parse(text: &str) -> Result<(Vec<(String, String)>, Vec<String>)> {
     }
     let program = if words.starts_with(&["cargo".into(), "run".into(), "--".into()]) { 3 } else { 1 };
     ensure!(program == 3 || words.first().is_some_and(|word| word == "penstock"), "only penstock is run");
-    Ok((variables, words.split_off(program)))
+    Ok(Call { variables, arguments: words.split_off(program) })
 }
 
 /// A line without what differs from run to run: times, made-up ids, the width of columns.
@@ -204,7 +209,7 @@ fn every_command_gives_what_the_page_shows() -> Result<()> {
             if let Some((command, answer)) = before.take().filter(|(_, answer)| answer.code != Some(0)) {
                 faults.push(format!("{command}: ended with {:?}: {}{}", answer.code, answer.out, answer.err));
             }
-            let (variables, arguments) = parse(&text).with_context(|| format!("{place}: {text}"))?;
+            let Call { variables, arguments } = parse(&text).with_context(|| format!("{place}: {text}"))?;
             let variables: Vec<_> = variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
             let answer = workdir.start(arguments.iter().map(String::as_str), &variables)?.wait()?;
             if let Some(line) = missing(&shown, &answer) {

@@ -62,7 +62,7 @@ async fn fill(backend: &dyn Backend) -> BackendError {
                 backend.abandon().await;
                 return error;
             }
-            other => panic!("{other:?}"),
+            other => unreachable!("a disk that fills up answered {other:?}"),
         }
     }
     backend.commit().await.expect_err("20 MB do not fit")

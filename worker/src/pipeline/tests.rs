@@ -295,10 +295,10 @@ proptest! {
     #[test]
     fn every_document_ends_once_and_the_family_is_complete(values in proptest::collection::vec(proptest::option::of(0_i64..5), 0..8)) {
         let list: Vec<String> = values.iter().map(|value| value.map_or("null".into(), |n| n.to_string())).collect();
-        let stages = format!(r#"[{{"explode": {{"source": "v", "target": "n", "idTemplate": "{{id}}.{{n}}"}}}},
-            {{"when": ".n == 0", "drop": {{}}}}, {{"when": ".n == 1", "remap": {{"source": ".n = to_bool!([])"}}}},
-            {{"when": ".n == 2", "explode": {{"source": "gone"}}}}, {{"when": ".n == 3", "skip": {{}}}}]"#);
-        let recording = run(&stages, document("p", &format!(r#"{{"v":[{}]}}"#, list.join(","))));
+        let stages = r#"[{"explode": {"source": "v", "target": "n", "idTemplate": "{id}.{n}"}},
+            {"when": ".n == 0", "drop": {}}, {"when": ".n == 1", "remap": {"source": ".n = to_bool!([])"}},
+            {"when": ".n == 2", "explode": {"source": "gone"}}, {"when": ".n == 3", "skip": {}}]"#;
+        let recording = run(stages, document("p", &format!(r#"{{"v":[{}]}}"#, list.join(","))));
         let mut ordinals: Vec<u32> = recording.forwarded.iter().map(|(_, tag)| tag.ordinal)
             .chain(recording.dropped.iter().map(|dropped| dropped.1.ordinal))
             .chain(recording.failed.iter().map(|failed| failed.1.ordinal)).collect();
