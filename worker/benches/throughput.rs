@@ -3,6 +3,8 @@
 //! `cargo bench --bench throughput` prints medians of wall time, CPU time and peak memory. `PENSTOCK_BENCH_ROWS` (1,000,000)
 //! and `PENSTOCK_BENCH_RUNS` (5) change the size. These machines may be noisy: compare rows of one table.
 
+#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+
 use anyhow::{Context, Result, ensure};
 use nix::sys::resource::{UsageWho, getrusage};
 use std::{
