@@ -13,7 +13,7 @@ fn manifest(stages: &str, indexer: &str, connectors: &str) -> String {
 }
 
 const TWO: &str =
-    "    - {name: first, pipeline: p, sequence: {count: 10, field: n}}\n    - {name: second, pipeline: p, sequence: {count: 5}}\n";
+    "    - {name: first, pipeline: p, sequence: {count: 10, field: num}}\n    - {name: second, pipeline: p, sequence: {count: 5}}\n";
 const NOP: &str = "{nop: {}}";
 
 fn states(summary: &Value) -> Vec<&str> {
@@ -113,7 +113,7 @@ fn a_stage_that_cannot_be_built_stops_before_a_document_is_read_s6() -> Result<(
 #[test]
 fn a_failed_document_leaves_the_exit_code_at_0_and_is_kept_s7_x4() -> Result<()> {
     let workdir = Workdir::new()?;
-    let stages = "[{name: odd, remap: {source: 'assert!(mod!(.n, 2) == 0, \"odd\")'}}]";
+    let stages = "[{name: odd, remap: {source: 'assert!(mod!(.num, 2) == 0, \"odd\")'}}]";
     workdir.write("m.yaml", manifest(stages, NOP, TWO))?;
     let (summary, answer) = workdir.run(["m.yaml"])?;
     assert_eq!(answer.code, Some(0), "{answer:?}");
@@ -129,7 +129,7 @@ fn a_failed_document_leaves_the_exit_code_at_0_and_is_kept_s7_x4() -> Result<()>
 
 #[test]
 fn more_failures_than_allowed_fail_the_run_lucille_12_14() -> Result<()> {
-    let stages = "[{name: odd, remap: {source: 'assert!(mod!(.n, 2) == 0, \"odd\")'}}]";
+    let stages = "[{name: odd, remap: {source: 'assert!(mod!(.num, 2) == 0, \"odd\")'}}]";
     for (policy, arguments, code) in [
         ("", vec!["m.yaml", "--max-failed", "5"], 0),
         ("", vec!["m.yaml", "--max-failed", "4"], 1),
@@ -139,7 +139,7 @@ fn more_failures_than_allowed_fail_the_run_lucille_12_14() -> Result<()> {
         ("  failurePolicy: {maxFailedPercent: 49}\n", vec!["m.yaml"], 1),
     ] {
         let workdir = Workdir::new()?;
-        let first = "    - {name: first, pipeline: p, sequence: {count: 10, field: n}}\n";
+        let first = "    - {name: first, pipeline: p, sequence: {count: 10, field: num}}\n";
         workdir.write("m.yaml", manifest(stages, NOP, first) + policy)?;
         let (summary, answer) = workdir.run(arguments.iter().copied())?;
         assert_eq!(answer.code, Some(code), "{policy} {arguments:?}: {answer:?}");
@@ -189,7 +189,7 @@ fn names_that_stand_twice_are_refused_s35() -> Result<()> {
     workdir.write("m.yaml", manifest("[]", NOP, connectors))?;
     let answer = workdir.penstock(["run", "m.yaml"])?;
     assert_eq!(answer.code, Some(64));
-    assert!(answer.out.contains("unique"), "{answer:?}");
+    assert!(answer.out.contains("is taken"), "{answer:?}");
     Ok(())
 }
 

@@ -17,7 +17,7 @@ fn manifest(threads: usize, stages: &str, indexer: &str, connector: &str) -> Str
 }
 
 /// A run that takes long, at 20 documents a second.
-const SLOW: &str = "maxRate: 20, sequence: {count: 1000, field: n}";
+const SLOW: &str = "maxRate: 20, sequence: {count: 1000, field: num}";
 
 fn start_slow(workdir: &Workdir, arguments: &[&str]) -> Result<Running> {
     workdir.write("m.yaml", manifest(2, "[]", "{jsonLines: {path: out.jsonl}}", SLOW))?;
@@ -29,19 +29,19 @@ fn start_slow(workdir: &Workdir, arguments: &[&str]) -> Result<Running> {
 #[test]
 fn documents_of_one_id_keep_their_order_at_any_number_of_lanes_x11() -> Result<()> {
     let workdir = Workdir::new()?;
-    let lines: String = (0..20_000).map(|n| format!("{{\"id\":\"id-{}\",\"n\":{n}}}\n", n * 7 % 50)).collect();
+    let lines: String = (0..20_000).map(|n| format!("{{\"id\":\"id-{}\",\"num\":{n}}}\n", n * 7 % 50)).collect();
     workdir.write("in.jsonl", lines)?;
     let connector = "file: {paths: [in.jsonl], format: {jsonLines: {id: [id]}}}";
     workdir.write(
         "m.yaml",
-        manifest(8, "[{copy: {fields: {n: [m]}}}]", "{batch: {maxDocuments: 7}, jsonLines: {path: out.jsonl}}", connector),
+        manifest(8, "[{copy: {fields: {num: [copy]}}}]", "{batch: {maxDocuments: 7}, jsonLines: {path: out.jsonl}}", connector),
     )?;
     let (summary, answer) = workdir.run(["m.yaml"])?;
     assert_eq!(answer.code, Some(0), "{answer:?}");
     assert_eq!(summary["totals"]["finished"], 20_001);
     let mut last: HashMap<String, i64> = HashMap::new();
-    for line in workdir.read_json_lines("out.jsonl")?.iter().filter(|line| line["n"].is_i64()) {
-        let (id, n) = (line["id"].as_str().context("id")?.to_owned(), line["n"].as_i64().context("n")?);
+    for line in workdir.read_json_lines("out.jsonl")?.iter().filter(|line| line["num"].is_i64()) {
+        let (id, n) = (line["id"].as_str().context("id")?.to_owned(), line["num"].as_i64().context("num")?);
         assert!(last.insert(id, n).is_none_or(|before| before < n), "{line}");
     }
     Ok(())
@@ -144,10 +144,8 @@ fn collapsed_records_become_one_document_p18() -> Result<()> {
 #[test]
 fn dead_letters_can_be_read_again() -> Result<()> {
     let workdir = Workdir::new()?;
-    workdir.write(
-        "m.yaml",
-        manifest(1, "[{remap: {source: 'abort_unless = true\\n.n = to_int!(.x)'}}]", "{nop: {}}", "sequence: {count: 3, field: n}"),
-    )?;
+    workdir
+        .write("m.yaml", manifest(1, "[{remap: {source: '.num = parse_int!(.num)'}}]", "{nop: {}}", "sequence: {count: 3, field: num}"))?;
     let (summary, _) = workdir.run(["m.yaml", "--dead-letter", "dead.jsonl"])?;
     assert_eq!(summary["totals"]["failed"], 4);
     let connector = "file: {paths: [dead.jsonl], format: {jsonLines: {id: [id]}}}";
