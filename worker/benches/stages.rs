@@ -85,10 +85,9 @@ fn stages(criterion: &mut Criterion) {
         [("none", "[]".to_owned()), ("five native", NATIVE.to_owned()), ("five in VRL", remap(PROGRAM)), ("when", when.to_owned())]
     {
         let mut lane = lane(&stages);
-        let documents = documents();
         group.bench_function(name, |bencher| {
             bencher.iter_batched(
-                || documents.clone(),
+                documents,
                 |batch| batch.into_iter().try_for_each(|document| lane.process(document, 1, &mut Nowhere)),
                 BatchSize::SmallInput,
             );

@@ -66,6 +66,14 @@ fn change(value: &Value, to: LetterCase) -> Result<Value, String> {
 }
 
 fn change_text(text: &str, to: LetterCase) -> CompactString {
+    if text.is_ascii() && matches!(to, LetterCase::Lower | LetterCase::Upper) {
+        let mut out = CompactString::from(text);
+        match to {
+            LetterCase::Upper => out.make_ascii_uppercase(),
+            _ => out.make_ascii_lowercase(),
+        }
+        return out;
+    }
     match to {
         LetterCase::Lower => CompactString::from_str_to_lowercase(text),
         LetterCase::Upper => CompactString::from_str_to_uppercase(text),
