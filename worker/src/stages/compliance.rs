@@ -191,7 +191,7 @@ fn value() -> impl Strategy<Value = Value> {
         any::<bool>().prop_map(Value::Bool),
         any::<i64>().prop_map(Value::Int),
         any::<u64>().prop_map(Value::from),
-        (any::<i32>(), 0..6_u8).prop_map(|(n, places)| Value::Float(f64::from(n) / 10_f64.powi(places.into()))),
+        proptest::num::f64::NORMAL.prop_map(Value::Float),
         prop_oneof![".{0,8}", "[a-z ]{0,40}"].prop_map(Value::from),
     ];
     leaf.prop_recursive(3, 20, 4, |inner| {
