@@ -193,3 +193,23 @@ fn progress_lines_tell_of_publisher_workers_and_indexer_m5() -> Result<()> {
     running.wait()?;
     Ok(())
 }
+
+#[test]
+fn the_log_tells_the_first_document_and_each_stage_with_run_and_pipeline_m8_m10_m11() -> Result<()> {
+    let workdir = Workdir::new()?;
+    workdir.write("m.yaml", manifest(1, "[{name: mark, set: {values: {a: 1}}}]", "{nop: {}}", "sequence: {count: 70}"))?;
+    let answer = workdir.penstock(["run", "m.yaml", "--log-format", "json", "--run-id", "r-1"])?;
+    let lines: Vec<Value> = answer.err.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    let find = |message: &str| {
+        lines.iter().find(|line| line["message"] == message).with_context(|| format!("no line `{message}` in {}", answer.err))
+    };
+    let first = find("first document")?;
+    assert!(first["after_ms"].is_u64(), "{first}");
+    assert_eq!(
+        (&first["span"]["run_id"], &first["span"]["pipeline"], &first["span"]["connector"]),
+        (&json!("r-1"), &json!("p"), &json!("first"))
+    );
+    let stage = find("stage")?;
+    assert_eq!((&stage["stage"], &stage["processed"], &stage["failed"]), (&json!("mark"), &json!(70), &json!(0)));
+    Ok(())
+}

@@ -28,6 +28,7 @@ use tokio::{
     },
 };
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 /// Full batches that may wait for their turn.
 const QUEUE: usize = 1;
@@ -95,7 +96,7 @@ impl IndexerLane {
             spare: spare.clone(),
         };
         let fatal = outputs.fatal.clone();
-        runtime.spawn(async move {
+        let work = async move {
             let ended = AssertUnwindSafe(sender.run()).catch_unwind().await;
             let drained = matches!(ended, Ok(Ended::Drained));
             match ended {
@@ -109,7 +110,8 @@ impl IndexerLane {
             }
             // nobody listens if the lane was dropped
             let _ = tell.send(drained);
-        });
+        };
+        runtime.spawn(work.in_current_span());
         Self { open: OpenBatch::new(&spec.batch, needs), backend, outputs, queue, spare, drained }
     }
 

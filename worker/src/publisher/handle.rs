@@ -12,7 +12,7 @@ use crate::{
     indexers::{Content, DeadLetter, EventSink, Letter},
     messenger::{Closed, SourceWriter},
 };
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 /// What a publisher works with.
 pub struct PublisherSettings {
@@ -36,6 +36,7 @@ pub struct Publisher<W> {
     events: Arc<dyn EventSink>,
     dead_letter: Arc<dyn DeadLetter>,
     settings: PublisherSettings,
+    begun: Instant,
     /// Documents that may pass before the gate is asked again.
     credit: u64,
     seq: u64,
@@ -68,8 +69,8 @@ impl<W: SourceWriter> Publisher<W> {
         let gate = Gate::new(Arc::clone(&state), settings.max_pending, settings.max_rate);
         let (credit, seq, received) = (0, 0, 0);
         let collapse = settings.collapse.then(Collapse::default);
-        let (splits, end) = (0, None);
-        Self { writer, state, gate, events, dead_letter, settings, credit, seq, received, splits, collapse, end }
+        let (splits, end, begun) = (0, None, Instant::now());
+        Self { begun, writer, state, gate, events, dead_letter, settings, credit, seq, received, splits, collapse, end }
     }
 
     /// The connector has returned: sends what is held back, and says why if the publisher had stopped it.
@@ -110,6 +111,9 @@ impl<W: SourceWriter> Publisher<W> {
         }
         self.credit -= 1;
         self.seq += 1;
+        if self.seq == 1 {
+            tracing::info!(after_ms = self.begun.elapsed().as_millis() as u64, "first document");
+        }
         self.state.set_published(self.seq);
         Ok(self.seq)
     }

@@ -126,7 +126,7 @@ impl<'a> Run<'a> {
             stages: Arc::new(StageFigures::new(&pipeline.spec.stages)),
         });
         figures.begin(Arc::clone(&step_figures));
-        tracing::info!(connector = connector.name, pipeline = connector.pipeline, "step begins");
+        tracing::info!(run_id = self.options.run_id, connector = connector.name, pipeline = connector.pipeline, "step begins");
         let step = Step {
             connector,
             pipeline: &pipeline.spec,

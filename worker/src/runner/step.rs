@@ -94,6 +94,10 @@ impl Step<'_> {
     /// Runs the step to its end.
     pub fn run(self) -> StepEnd {
         let begun = Instant::now();
+        // every thread and task of the step works inside of it, so their log lines name run and pipeline
+        let span =
+            tracing::info_span!("step", run_id = self.context.run_id, connector = self.connector.name, pipeline = self.connector.pipeline);
+        let _inside = span.enter();
         let mut accounting = Accounting::new(1, Arc::clone(&self.state));
         let flow = match self.build() {
             Ok(built) => self.run_built(built, &mut accounting),
@@ -110,6 +114,7 @@ impl Step<'_> {
             }
         };
         let failures = accounting.into_samples();
+        self.log_stages();
         let summary =
             StepSummary { name: self.connector.name.clone(), state, counts, message, failures, seconds: begun.elapsed().as_secs_f64() };
         StepEnd { summary, failure }
@@ -175,6 +180,23 @@ impl Step<'_> {
                 flow
             }
             Err(source) => Flow::Failed(StepError::System { what: "start a thread", source }),
+        }
+    }
+
+    /// What each stage has done.
+    fn log_stages(&self) {
+        for (label, stats) in self.figures.stages.totals() {
+            let mean = stats.durations.sum_seconds / stats.durations.count().max(1) as f64;
+            tracing::info!(
+                stage = label.name,
+                processed = stats.processed,
+                mean_us = (mean * 1e8).round() / 100.0,
+                children = stats.children,
+                dropped = stats.dropped,
+                failed = stats.failed,
+                continued = stats.continued,
+                "stage"
+            );
         }
     }
 

@@ -19,6 +19,10 @@ use std::{
     sync::Arc,
     thread,
 };
+use tracing::Span;
+
+/// Programs may nest values deeply, and dropping those takes stack. Only what is used of it takes memory.
+const LANE_STACK: usize = 16 * 1024 * 1024;
 
 /// What threads report.
 pub(super) enum Message {
@@ -116,7 +120,9 @@ fn lane_count(step: &Step<'_>) -> usize {
 }
 
 fn spawn_lane(index: usize, lane: WorkerLane<LocalReader, IndexerLane>, sender: Sender<Message>) -> io::Result<()> {
-    thread::Builder::new().name(format!("lane-{index}")).spawn(move || {
+    let span = Span::current();
+    thread::Builder::new().name(format!("lane-{index}")).stack_size(LANE_STACK).spawn(move || {
+        let _inside = span.entered();
         let ended = match catch_unwind(AssertUnwindSafe(|| lane.run())) {
             Ok(result) => result.map_err(StepError::Lane),
             Err(panic) => Err(StepError::LanePanic(panic_message(&*panic))),
@@ -127,7 +133,9 @@ fn spawn_lane(index: usize, lane: WorkerLane<LocalReader, IndexerLane>, sender: 
 }
 
 fn spawn_connector(mut connector: Box<dyn Connector>, mut publisher: Publisher<LocalWriter>, sender: Sender<Message>) -> io::Result<()> {
+    let span = Span::current();
     thread::Builder::new().name("connector".into()).spawn(move || {
+        let _inside = span.entered();
         let executed = catch_unwind(AssertUnwindSafe(|| connector.execute(&mut publisher, None)));
         let stopped = publisher.finish();
         match catch_unwind(AssertUnwindSafe(|| connector.close())) {
