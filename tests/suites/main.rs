@@ -4,7 +4,6 @@ mod api_server;
 mod architecture;
 mod docs;
 mod examples;
-mod licences;
 mod local_contract;
 mod local_disk_full;
 mod local_failures;
