@@ -10,7 +10,6 @@
 use anyhow::{Context, Result, bail, ensure};
 use penstock_tests::penstock::{Answer, Workdir};
 use std::{
-    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -256,33 +255,5 @@ fn every_link_leads_to_a_file_and_a_heading() -> Result<()> {
         }
     }
     assert!(faults.is_empty(), "{faults:#?}");
-    Ok(())
-}
-
-/// The names of all tests and other functions of the repository.
-fn functions() -> Result<BTreeSet<String>> {
-    let mut names = BTreeSet::new();
-    let mut folders: Vec<PathBuf> = ["worker", "crds", "tests"].map(|folder| repository().join(folder)).into();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).with_context(|| format!("failed to list {}", folder.display()))? {
-            let path = entry?.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|ending| ending == "rs") {
-                let source = fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))?;
-                names.extend(source.split("fn ").skip(1).filter_map(|after| Some(after.split_once('(')?.0.to_owned())));
-            }
-        }
-    }
-    Ok(names)
-}
-
-#[test]
-fn every_test_that_the_parity_page_names_is_there() -> Result<()> {
-    let functions = functions()?;
-    let text = read(Path::new("docs/parity.md"))?;
-    let named: Vec<&str> = text.split('`').skip(1).step_by(2).filter(|name| name.contains('_') && !name.starts_with('_')).collect();
-    let gone: Vec<_> = named.iter().filter(|name| !functions.contains(**name)).collect();
-    assert!(named.len() > 30 && gone.is_empty(), "{gone:?}");
     Ok(())
 }

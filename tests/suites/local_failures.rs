@@ -55,7 +55,7 @@ fn a_failing_pre_action_stops_before_a_document_is_read_s2_s30() -> Result<()> {
 }
 
 #[test]
-fn a_failing_connector_fails_the_step_and_what_it_gave_is_processed_s3_s30() -> Result<()> {
+fn a_failing_connector_fails_the_step_and_what_it_gave_is_processed_p13_s3_s30() -> Result<()> {
     let workdir = Workdir::new()?;
     workdir.write("a.csv", "id\n1\n2\n3\n")?;
     workdir.write("b.csv", "id,id\n1,1\n")?;

@@ -157,7 +157,7 @@ fn dead_letters_can_be_read_again() -> Result<()> {
 }
 
 #[test]
-fn figures_health_and_progress_are_served_m14() -> Result<()> {
+fn figures_health_and_progress_are_served_m9_m14() -> Result<()> {
     let workdir = Workdir::new()?;
     let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let address = format!("127.0.0.1:{port}");
@@ -211,5 +211,28 @@ fn the_log_tells_the_first_document_and_each_stage_with_run_and_pipeline_m8_m10_
     );
     let stage = find("stage")?;
     assert_eq!((&stage["stage"], &stage["processed"], &stage["failed"]), (&json!("mark"), &json!(70), &json!(0)));
+    Ok(())
+}
+
+#[test]
+fn each_change_of_a_document_is_a_line_with_its_id_and_run_m11_m12() -> Result<()> {
+    let workdir = Workdir::new()?;
+    workdir.write("in.csv", "id,n\na,1\nb,2\nc,3\nbroken\n")?;
+    let stages = "[{when: '.n == \"2\"', drop: {}}, {when: '.n == \"3\"', remap: {source: 'assert!(false)'}}]";
+    workdir.write("m.yaml", manifest(1, stages, "{nop: {}}", "file: {paths: [in.csv], format: {csv: {id: [id]}}}"))?;
+    let arguments = ["run", "m.yaml", "--log-format", "json", "--run-id", "r-1"];
+    let answer = workdir.start(arguments, &[("PENSTOCK_LOG", "info,penstock::document=debug")])?.wait()?;
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    let lines: Vec<Value> = answer.err.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    for (id, story) in [
+        ("a", vec!["published", "processed", "finished"]),
+        ("b", vec!["published", "dropped"]),
+        ("c", vec!["published", "failed"]),
+        ("", vec!["unreadable"]),
+    ] {
+        let told = lines.iter().filter(|line| line["target"] == "penstock::document" && line["doc_id"] == id);
+        assert_eq!(told.clone().filter_map(|line| line["message"].as_str()).collect::<Vec<_>>(), story, "{}", answer.err);
+        assert!(told.clone().all(|line| line["span"]["run_id"] == "r-1"), "{}", answer.err);
+    }
     Ok(())
 }

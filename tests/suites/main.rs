@@ -10,3 +10,4 @@ mod local_failures;
 mod local_running;
 mod opensearch;
 mod opensearch_outages;
+mod parity;

@@ -49,7 +49,7 @@ fn documents_are_indexed_replaced_and_deleted_in_order_x10() {
 }
 
 #[test]
-fn every_refused_document_fails_alone_with_the_reason_of_the_cluster_s18() {
+fn every_refused_document_fails_alone_with_the_reason_of_the_cluster_s18_s37() {
     let node = node();
     node.create("partial", json!({"mappings": {"properties": {"n": {"type": "integer"}}}})).expect("index");
     let indexing = indexing(&node, "partial", "", "");

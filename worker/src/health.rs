@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_that_does_not_return_is_named_and_stops_the_heartbeat_s29_x14() {
+    fn a_stage_that_does_not_return_is_named_and_stops_the_heartbeat_s29_x14_m13() {
         let directory = tempfile::tempdir().expect("directory");
         let heartbeat = directory.path().join("heartbeat");
         let lane = lane_in(3);

@@ -68,3 +68,33 @@ impl MakeWriter<'_> for Stderr {
         *self
     }
 }
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+    use std::sync::Arc;
+    use tracing::Level;
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Does something and gives what this thread has logged meanwhile, one line an event, without times.
+    pub(crate) fn logged<T>(level: Level, work: impl FnOnce() -> T) -> (T, String) {
+        let kept = Kept::default();
+        let writer = kept.clone();
+        let subscriber = tracing_subscriber::fmt().with_max_level(level).with_ansi(false).without_time();
+        let done = tracing::subscriber::with_default(subscriber.with_writer(move || writer.clone()).finish(), work);
+        let log = String::from_utf8(std::mem::take(&mut *kept.0.lock())).expect("a log is text");
+        (done, log)
+    }
+}

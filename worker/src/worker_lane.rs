@@ -1,7 +1,7 @@
 //! A worker lane: poll → stages → hand on. One thread, one id in one lane, so the order of each id is kept.
 
 use crate::{
-    document::Document,
+    document::{Document, LOG_TARGET},
     event::{Detail, EventBatch, Outcome, Tag},
     health::LaneProgress,
     indexers::{Content, DeadLetter, EventSink, Letter},
@@ -130,18 +130,19 @@ impl<D> LaneSink<'_, D> {
 
 impl<D: Dest> Sink for LaneSink<'_, D> {
     fn forward(&mut self, document: Document, tag: Tag) -> Result<(), SinkClosed> {
+        tracing::debug!(target: LOG_TARGET, doc_id = document.id(), "processed");
         self.dest.forward(document, tag).map_err(|closed| self.end(closed.into()))
     }
 
     fn dropped(&mut self, document: Document, tag: Tag, stage: &str, reason: String) -> Result<(), SinkClosed> {
-        tracing::debug!(target: "penstock::document", doc_id = document.id(), stage, reason, "dropped");
+        tracing::debug!(target: LOG_TARGET, doc_id = document.id(), stage, reason, "dropped");
         self.dropped.push_with(tag, Detail { seq: tag.seq, id: document.id().into(), stage: stage.into(), reason });
         Ok(())
     }
 
     fn failed(&mut self, failure: Failure<'_>) -> Result<(), SinkClosed> {
         let Failure { tag, id, stage, reason, child } = failure;
-        tracing::debug!(target: "penstock::document", doc_id = id, stage, reason, "failed");
+        tracing::debug!(target: LOG_TARGET, doc_id = id, stage, reason, "failed");
         // the dead letter first: an event says that the document is kept
         let source;
         let content = match child {
@@ -157,5 +158,87 @@ impl<D: Dest> Sink for LaneSink<'_, D> {
         }
         self.failed.push_with(tag, Detail { seq: tag.seq, id: id.into(), stage: stage.into(), reason: reason.into() });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        document::Fields,
+        messenger::{SourceWriter, local, recording::Recording},
+        stages::testing::{lane, stages},
+        telemetry::testing::logged,
+    };
+    use tracing::Level;
+
+    /// Takes letters, or none.
+    struct Letters {
+        is_full: bool,
+    }
+
+    impl DeadLetter for Letters {
+        fn keep(&self, _: Letter<'_>) -> std::io::Result<()> {
+            if self.is_full { Err(std::io::Error::other("disk full")) } else { Ok(()) }
+        }
+    }
+
+    /// `d` is dropped, `f` fails, all others pass.
+    const STAGES: &str = r#"[{"name": "drops", "when": ".id == \"d\"", "drop": {"reason": "not wanted"}},
+        {"name": "fails", "when": ".id == \"f\"", "remap": {"source": "assert!(false, \"no luck\")"}}]"#;
+
+    /// Passes documents through a lane.
+    fn pass(ids: &[&str], letters: Letters) -> (Result<(), LaneError>, Recording) {
+        let (mut writer, mut readers, _) = local::channel(1);
+        for (seq, id) in (1..).zip(ids) {
+            let fields: Fields = [("id".into(), (*id).into())].into_iter().collect();
+            writer.send(seq, Document::with_fields(*id, fields)).expect("open");
+        }
+        writer.finish();
+        let (pipeline, recording) = (lane(STAGES), Recording::new());
+        let outputs = LaneOutputs {
+            events: Arc::new(recording.clone()),
+            dead_letter: Arc::new(letters),
+            figures: Arc::new(StageFigures::new(&stages(STAGES))),
+            epoch: 1,
+            attempt: 1,
+        };
+        let progress = LaneProgress::new(pipeline.position());
+        let lane = WorkerLane { reader: readers.remove(0), pipeline, dest: recording.clone(), outputs, progress };
+        (lane.run(), recording)
+    }
+
+    #[test]
+    fn every_document_is_handed_on_or_reported_with_its_reason() {
+        let (ended, recording) = pass(&["a", "d", "f", "b"], Letters { is_full: false });
+        ended.expect("ended");
+        let history = recording.history();
+        let ids: Vec<_> = history.documents.iter().map(|(document, tag)| (document.id(), tag.seq)).collect();
+        assert_eq!(ids, [("a", 1), ("b", 4)]);
+        assert_eq!(history.events, [(Outcome::Failed, Tag::source(3)), (Outcome::Dropped, Tag::source(2))]);
+        let reasons: Vec<_> = history.details.iter().map(|detail| (detail.id.as_str(), detail.stage.as_str())).collect();
+        assert_eq!(reasons, [("f", "fails"), ("d", "drops")]);
+    }
+
+    #[test]
+    fn a_document_that_cannot_be_kept_ends_the_lane_without_its_event_s39() {
+        let (ended, recording) = pass(&["a", "f", "b"], Letters { is_full: true });
+        let error = ended.expect_err("the letter is not kept");
+        assert!(matches!(&error, LaneError::DeadLetter { id, .. } if id == "f"), "{error}");
+        assert_eq!((recording.history().events.len(), recording.history().documents.len()), (0, 1));
+    }
+
+    #[test]
+    fn each_change_of_a_document_is_a_line_at_debug_level_m12() {
+        let ((ended, _), log) = logged(Level::DEBUG, || pass(&["a", "d", "f"], Letters { is_full: false }));
+        ended.expect("ended");
+        let lines: Vec<_> = log.lines().filter(|line| line.contains("penstock::document: ")).collect();
+        assert_eq!(lines.len(), 3, "{log}");
+        assert!(lines[0].contains(r#"processed doc_id="a""#), "{log}");
+        assert!(lines[1].contains(r#"dropped doc_id="d" stage="drops" reason="not wanted""#), "{log}");
+        assert!(lines[2].contains(r#"failed doc_id="f" stage="fails""#) && lines[2].contains("no luck"), "{log}");
+        let ((ended, _), log) = logged(Level::INFO, || pass(&["a", "d", "f"], Letters { is_full: false }));
+        ended.expect("ended");
+        assert_eq!(log, "");
     }
 }

@@ -224,6 +224,31 @@ impl View for Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{indexers::IndexerStats, metrics::StageFigures, publisher::StepState, telemetry::testing::logged};
+    use indicatif::ProgressDrawTarget;
+    use tracing::Level;
+
+    fn figures() -> RunFigures {
+        let figures = RunFigures::new("r", 1);
+        let (indexer, stages) = (Arc::new(IndexerStats::default()), Arc::new(StageFigures::new(&[])));
+        let (connector, pipeline) = ("c".into(), "p".into());
+        figures.begin(Arc::new(StepFigures { connector, pipeline, state: StepState::new(), indexer, stages }));
+        figures
+    }
+
+    #[test]
+    fn bars_come_at_once_and_lines_with_the_first_interval_m6() {
+        let figures = figures();
+        let mut bars = Bars { all: MultiProgress::with_draw_target(ProgressDrawTarget::hidden()), bars: Vec::new() };
+        bars.show(&figures, false);
+        assert_eq!(bars.bars[0].0.message(), "0 published, 0 pending, 0 indexed, 0 failed, 0/s");
+        let interval = Duration::from_secs(3600);
+        let mut lines = Lines { next: Instant::now() + interval, interval, speeds: Vec::new() };
+        let mut shown = |lines: &mut Lines| logged(Level::INFO, || lines.show(&figures, false)).1.lines().count();
+        assert_eq!(shown(&mut lines), 0);
+        lines.next = Instant::now();
+        assert_eq!((shown(&mut lines), shown(&mut lines)), (3, 0), "one of publisher, workers and indexer each");
+    }
 
     #[test]
     fn the_time_left_follows_what_is_done() {

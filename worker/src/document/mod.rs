@@ -13,6 +13,9 @@ pub use value::{Fields, Key, Value};
 use compact_str::CompactString;
 use penstock_crds::values::UpdateMode;
 
+/// The target of log lines that tell what becomes of a document, one for each change, at debug level.
+pub const LOG_TARGET: &str = "penstock::document";
+
 /// What travels through a pipeline: an id and fields.
 ///
 /// The id is the key of the record and never one of the fields; a field called `id` is a field like any other.

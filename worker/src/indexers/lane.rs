@@ -9,7 +9,7 @@ use super::{
     stats::IndexerStats,
 };
 use crate::{
-    document::Document,
+    document::{Document, LOG_TARGET},
     event::{Detail, EventBatch, Outcome, Tag},
 };
 use futures::FutureExt;
@@ -88,7 +88,7 @@ impl IndexerLane {
         let (queue, batches) = mpsc::channel(QUEUE);
         let (tell, drained) = oneshot::channel();
         let spare = Spare::new(spec.batch.max_bytes.bytes());
-        let sender = Sender {
+        let mut sender = Sender {
             backend: backend.clone(),
             outputs: outputs.clone(),
             schedule: Schedule::new(spec.retry.clone(), max_in_flight),
@@ -108,6 +108,8 @@ impl IndexerLane {
                     source: None,
                 }),
             }
+            // not before the cause is told: a lane that finds its queue closed only knows that there is one
+            drop(sender);
             // nobody listens if the lane was dropped
             let _ = tell.send(drained);
         };
@@ -178,6 +180,7 @@ impl IndexerLane {
             (self.outputs.fatal)(error);
             return Err(LaneClosed);
         }
+        tracing::debug!(target: LOG_TARGET, doc_id = document.id(), stage = STAGE, reason = rejected.0, "failed");
         let mut events = EventBatch::new(self.outputs.epoch, self.outputs.attempt, Outcome::Failed);
         events.push_with(tag, Detail { seq: tag.seq, id: document.id().into(), stage: STAGE.into(), reason: rejected.0.clone() });
         self.outputs.stats.failed.fetch_add(1, Relaxed);

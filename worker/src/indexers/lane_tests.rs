@@ -197,6 +197,19 @@ fn a_document_that_fails_is_in_the_dead_letter_before_its_event_x4() {
 }
 
 #[test]
+fn documents_that_failed_are_not_counted_as_indexed_m3() {
+    let script: Script = Box::new(|_| Answer::Items(vec![ItemAnswer::Done, ItemAnswer::Failed("400".into()), ItemAnswer::Stale]));
+    let stand = Stand::new(Scripted::new(vec![script]));
+    let mut lane = stand.lane("");
+    for (seq, id) in (1..).zip(["a", "b", "c"]) {
+        lane.accept(document(id, "v", 1), Tag::source(seq)).expect("accepted");
+    }
+    lane.drain().expect("drained");
+    let stats = &stand.outputs.stats;
+    assert_eq!([&stats.finished, &stats.failed, &stats.stale, &stats.batches].map(|count| count.load(Relaxed)), [2, 1, 1, 1]);
+}
+
+#[test]
 fn a_dead_letter_that_cannot_be_written_ends_the_run_without_the_event() {
     for bad in [true, false] {
         let script: Script = Box::new(|_| Answer::Items(vec![ItemAnswer::Failed("no".into())]));

@@ -7,7 +7,10 @@ use super::{
     retry,
     schedule::{Change, Schedule, Sending, Settled},
 };
-use crate::event::{Detail, EventBatch, Outcome};
+use crate::{
+    document::LOG_TARGET,
+    event::{Detail, EventBatch, Outcome},
+};
 use futures::{StreamExt, stream::FuturesUnordered};
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 use tokio::{
@@ -47,7 +50,7 @@ struct Sent {
 
 impl Sender {
     /// Sends until the queue is closed and empty, the stop token is cancelled, or the backend is lost.
-    pub async fn run(mut self) -> Ended {
+    pub async fn run(&mut self) -> Ended {
         let ended = self.work().await;
         if self.schedule.is_waiting() {
             self.outputs.stats.waiting_lanes.fetch_sub(1, Relaxed);
@@ -131,7 +134,10 @@ impl Sender {
         let outputs = &self.outputs;
         if !settled.finished.is_empty() {
             let mut events = EventBatch::new(outputs.epoch, outputs.attempt, Outcome::Finished);
-            settled.finished.iter().for_each(|item| events.push(packet.request.items[*item as usize].tag));
+            for item in settled.finished.iter().map(|item| &packet.request.items[*item as usize]) {
+                tracing::debug!(target: LOG_TARGET, doc_id = item.id.as_str(), "finished");
+                events.push(item.tag);
+            }
             outputs.stats.finished.fetch_add(settled.finished.len() as u64, Relaxed);
             outputs.stats.stale.fetch_add(settled.stale, Relaxed);
             outputs.events.report(events);
@@ -158,6 +164,7 @@ impl Sender {
             };
             let letter = Letter { id: &item.id, stage: STAGE, reason: &failure.reason, attempts: failure.attempts, content };
             self.outputs.keep(letter)?;
+            tracing::debug!(target: LOG_TARGET, doc_id = item.id.as_str(), stage = STAGE, reason = failure.reason, "failed");
             let detail = Detail { seq: item.tag.seq, id: item.id.to_string(), stage: STAGE.into(), reason: failure.reason.clone() };
             events.push_with(item.tag, detail);
         }

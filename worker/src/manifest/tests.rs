@@ -174,7 +174,7 @@ fn what_serde_alone_refuses_is_reported_at_its_component() {
 }
 
 #[test]
-fn references_lead_somewhere() {
+fn references_lead_somewhere_s31() {
     let pipelines = pipeline(NOP);
     for (connector, want) in [
         ("pipeline: p", None),

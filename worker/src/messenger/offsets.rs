@@ -66,7 +66,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn only_the_first_contiguous_stretch_of_done_offsets_may_be_committed(
+        fn only_the_first_contiguous_stretch_of_done_offsets_may_be_committed_x3(
             start in 0..100_u64, gaps in prop::collection::vec(1..4_u64, 1..40), order in any::<u64>(), held in 0..3_u32,
         ) {
             let offsets: Vec<u64> = gaps.iter().scan(start, |at, gap| { *at += gap; Some(*at) }).collect();

@@ -182,26 +182,65 @@ mod tests {
     use super::*;
     use crate::{indexers::IndexerStats, metrics::StageFigures, pipeline::StageStats, publisher::StepState};
     use penstock_crds::{ingest_run::Counts, stages::Stage};
-    use std::sync::Arc;
+    use std::{collections::BTreeSet, sync::Arc, time::Instant};
 
-    #[test]
-    fn figures_are_counted_and_labelled() {
+    /// The figures of a run with a stage, with something in each of them.
+    fn text() -> String {
         let stages: Vec<Stage> = serde_json::from_value(serde_json::json!([{"drop": {}}])).expect("stages");
         let stages = StageFigures::new(&stages);
-        let mut stats = StageStats { processed: 3, ..StageStats::default() };
+        let mut stats = StageStats { processed: 4, ..StageStats::default() };
         stats.durations.buckets[2] = 3;
+        stats.durations.buckets[4] = 1;
         stages.add([stats].into_iter());
         let state = StepState::new();
         state.set_counts(Counts { published: 5, finished: 3, failed: 1, pending: 1, ..Counts::default() });
         let run = RunFigures::new("r", 1);
         let indexer = Arc::new(IndexerStats::default());
         run.begin(Arc::new(StepFigures { connector: "c".into(), pipeline: "p".into(), state, indexer, stages: Arc::new(stages) }));
-        let text = prometheus_text(&run, &Health::default()).expect("text");
-        let has = |line: &str| assert!(text.lines().any(|present| present == line), "{line} is missing in\n{text}");
-        has(r#"penstock_published_documents_total{run="r",pipeline="p",connector="c"} 5"#);
-        has(r#"penstock_ended_documents_total{run="r",pipeline="p",connector="c",outcome="failed"} 1"#);
-        has(r#"penstock_stage_processed_documents_total{run="r",pipeline="p",connector="c",stage="drop-1",kind="drop"} 3"#);
-        has(r#"penstock_stage_duration_seconds_count{run="r",pipeline="p",connector="c",stage="drop-1",kind="drop"} 3"#);
-        has("# TYPE penstock_pending_documents gauge");
+        let health = Health::default();
+        health.look(Instant::now()).expect("no heartbeat file");
+        prometheus_text(&run, &health).expect("text")
+    }
+
+    fn assert_lines(expected: &[&str]) {
+        let text = text();
+        for line in expected {
+            assert!(text.lines().any(|present| present == *line), "{line} is missing in\n{text}");
+        }
+    }
+
+    #[test]
+    fn run_pipeline_and_connector_are_labels_of_fixed_names_m1() {
+        assert_lines(&[
+            r#"penstock_published_documents_total{run="r",pipeline="p",connector="c"} 5"#,
+            r#"penstock_ended_documents_total{run="r",pipeline="p",connector="c",outcome="failed"} 1"#,
+            r#"penstock_stage_processed_documents_total{run="r",pipeline="p",connector="c",stage="drop-1",kind="drop"} 4"#,
+        ]);
+    }
+
+    #[test]
+    fn the_names_are_those_of_the_list_and_no_others_m2() {
+        let source = include_str!("prometheus.rs");
+        let listed: BTreeSet<&str> = source.split(": &str = \"").skip(1).filter_map(|after| after.split('"').next()).collect();
+        let text = text();
+        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+        let shown: BTreeSet<&str> = types.clone().map(|(name, _)| name).collect();
+        assert_eq!(shown, listed.into_iter().filter(|name| name.starts_with("penstock_")).collect());
+        for (name, kind) in types {
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{name} is a {kind}");
+        }
+    }
+
+    #[test]
+    fn each_stage_has_a_histogram_m15() {
+        let labels = r#"run="r",pipeline="p",connector="c",stage="drop-1",kind="drop""#;
+        assert_lines(&[
+            "# TYPE penstock_stage_duration_seconds histogram",
+            &format!(r#"penstock_stage_duration_seconds_bucket{{{labels},le="0.0000005"}} 0"#),
+            &format!(r#"penstock_stage_duration_seconds_bucket{{{labels},le="0.000001"}} 3"#),
+            &format!(r#"penstock_stage_duration_seconds_bucket{{{labels},le="10"}} 4"#),
+            &format!(r#"penstock_stage_duration_seconds_bucket{{{labels},le="+Inf"}} 4"#),
+            &format!("penstock_stage_duration_seconds_count{{{labels}}} 4"),
+        ]);
     }
 }

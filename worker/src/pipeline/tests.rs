@@ -269,6 +269,16 @@ fn every_stage_is_counted_alike_and_counts_are_taken_once() {
 }
 
 #[test]
+fn a_call_that_fails_is_timed_as_any_other_m4() {
+    let mut lane = lane(r#"{"remap": {"source": "assert!(false)"}}"#);
+    let mut sink = sink();
+    lane.process(document("d", "{}"), 1, &mut sink).expect("open");
+    let (_, stats) = lane.take_stats().next().expect("a stage");
+    assert_eq!((sink.failed.len(), stats.processed, stats.failed), (1, 1, 1));
+    assert!(stats.durations.count() > 0 && stats.durations.sum_seconds > 0.0);
+}
+
+#[test]
 fn a_plan_names_every_problem_and_its_stages() {
     let context = crate::stages::testing::context_in(std::path::Path::new("/"));
     let bad = stages(r#"[{"rename": {"fields": {"a": ""}}}, {"when": ".a", "extract": {"source": "a", "pattern": "("}}]"#);

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn row_02_a_checkpoint_holds_the_cursor_of_its_number_not_the_connectors() {
+    fn row_02_a_checkpoint_holds_the_cursor_of_its_number_not_the_connectors_x9() {
         let mut tracker = tracker();
         tracker.split("a".into());
         tracker.handed_on(10, cursor(0, 110));

@@ -7,8 +7,8 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 /// So many documents are let through at once before the gate is asked again.
 const CREDIT: u64 = 256;
-/// Longest wait before the gate looks again by itself.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Longest wait before the gate looks again by itself. Whatever lets documents pass again also wakes it.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// Lets documents through.
 pub(super) struct Gate {
@@ -29,8 +29,17 @@ struct Rate {
 pub(super) enum Verdict {
     /// So many documents may pass.
     Pass(u64),
-    /// None may; look again when something has changed, or after that time.
-    Wait(Duration),
+    /// None may until the pause is over.
+    Wait(Pause),
+}
+
+/// Why nothing may pass now: it decides what ends the wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pause {
+    /// The step is suspended, or as many documents are pending as may be.
+    Blocked,
+    /// The rate is reached, for so long.
+    Rate(Duration),
 }
 
 impl Gate {
@@ -50,28 +59,31 @@ impl Gate {
         if self.state.is_stopping() {
             return Err(Stopped);
         }
-        if self.state.is_suspended() {
-            return Ok(Verdict::Wait(LOOK_AGAIN));
-        }
-        let room = self.max_pending.saturating_sub(self.state.outstanding());
+        let room = self.room();
         if room == 0 {
-            return Ok(Verdict::Wait(LOOK_AGAIN));
+            return Ok(Verdict::Wait(Pause::Blocked));
         }
         let Some(rate) = &self.rate else { return Ok(Verdict::Pass(room.min(CREDIT))) };
         let cells = NonZeroU32::new(u32::try_from(room).unwrap_or(u32::MAX).min(rate.cells.get())).unwrap_or(NonZeroU32::MIN);
         match rate.limiter.check_n(cells) {
             Ok(Ok(())) => Ok(Verdict::Pass(cells.get().into())),
-            Ok(Err(not_until)) => Ok(Verdict::Wait(not_until.wait_time_from(self.clock.now()).min(LOOK_AGAIN))),
+            Ok(Err(not_until)) => Ok(Verdict::Wait(Pause::Rate(not_until.wait_time_from(self.clock.now()).min(LOOK_AGAIN)))),
             // cells never exceed the burst
             Err(_) => Ok(Verdict::Pass(1)),
         }
     }
 
-    /// Waits as long as the gate said, or until something has changed.
-    pub(super) fn wait(&self, at_most: Duration) {
-        let blocked = (self.state.is_suspended(), self.state.outstanding() >= self.max_pending);
-        let changed = |state: &StepState| state.is_stopping() || blocked != (state.is_suspended(), state.outstanding() >= self.max_pending);
-        self.state.wait_unless(changed, at_most);
+    /// How many documents may pass, were there no rate.
+    fn room(&self) -> u64 {
+        if self.state.is_suspended() { 0 } else { self.max_pending.saturating_sub(self.state.outstanding()) }
+    }
+
+    /// Waits until the pause is over or the step is ending. What changed since the gate was asked is seen.
+    pub(super) fn wait(&self, pause: Pause) {
+        match pause {
+            Pause::Blocked => self.state.wait_unless(|state| state.is_stopping() || self.room() > 0, LOOK_AGAIN),
+            Pause::Rate(time) => self.state.wait_unless(StepState::is_stopping, time),
+        }
     }
 }
 
@@ -93,17 +105,31 @@ mod tests {
         published(&state, 7, 7);
         assert_eq!(gate.ask(), Ok(Verdict::Pass(3)));
         published(&state, 10, 10);
-        assert!(matches!(gate.ask(), Ok(Verdict::Wait(_))));
+        assert_eq!(gate.ask(), Ok(Verdict::Wait(Pause::Blocked)));
         let waker = thread::spawn({
             let state = Arc::clone(&state);
             move || published(&state, 10, 9)
         });
         let start = Instant::now();
         while gate.ask() != Ok(Verdict::Pass(1)) {
-            gate.wait(Duration::from_secs(30));
-            assert!(start.elapsed() < Duration::from_secs(20), "woken by the event");
+            gate.wait(Pause::Blocked);
+            assert!(start.elapsed() < LOOK_AGAIN, "woken by the event");
         }
         waker.join().expect("waker");
+    }
+
+    #[test]
+    fn what_changed_between_asking_and_waiting_is_not_waited_for_p16() {
+        let state = StepState::new();
+        let gate = Gate::new(Arc::clone(&state), 1, None);
+        for unblock in [|state: &StepState| published(state, 1, 0), StepState::stop_publishing] {
+            published(&state, 1, 1);
+            assert_eq!(gate.ask(), Ok(Verdict::Wait(Pause::Blocked)));
+            unblock(&state);
+            let start = Instant::now();
+            gate.wait(Pause::Blocked);
+            assert!(start.elapsed() < LOOK_AGAIN);
+        }
     }
 
     #[test]
@@ -124,7 +150,7 @@ mod tests {
     fn a_rate_lets_a_twentieth_of_a_second_through_at_once() {
         let gate = Gate::new(StepState::new(), u64::MAX, Some(1000));
         assert_eq!(gate.ask(), Ok(Verdict::Pass(50)));
-        assert!(matches!(gate.ask(), Ok(Verdict::Wait(wait)) if wait <= Duration::from_millis(51)));
+        assert!(matches!(gate.ask(), Ok(Verdict::Wait(Pause::Rate(wait))) if wait <= Duration::from_millis(51)));
         let slow = Gate::new(StepState::new(), u64::MAX, Some(1));
         assert_eq!(slow.ask(), Ok(Verdict::Pass(1)));
         assert!(matches!(slow.ask(), Ok(Verdict::Wait(_))));

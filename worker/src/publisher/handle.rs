@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     connectors::{Cursor, Publish, RecordFault, Stopped},
-    document::{Document, Row},
+    document::{Document, LOG_TARGET, Row},
     event::{Detail, EventBatch, Outcome, Tag},
     indexers::{Content, DeadLetter, EventSink, Letter},
     messenger::{Closed, SourceWriter},
@@ -75,9 +75,9 @@ impl<W: SourceWriter> Publisher<W> {
 
     /// The connector has returned: sends what is held back, and says why if the publisher had stopped it.
     pub fn finish(mut self) -> Option<PublisherEnd> {
-        if self.end.is_none() {
-            // stopped while sending the rest: `end` says so
-            let _ = self.send_merged();
+        // a limit ends the source early, but what was merged up to there belongs to it
+        if matches!(self.end, None | Some(PublisherEnd::Limit)) && self.send_merged().is_err() {
+            self.end = Some(PublisherEnd::Stopped);
         }
         self.writer.finish();
         self.end
@@ -101,10 +101,10 @@ impl<W: SourceWriter> Publisher<W> {
         while self.credit == 0 {
             match self.gate.ask() {
                 Ok(Verdict::Pass(credit)) => self.credit = credit,
-                Ok(Verdict::Wait(at_most)) => {
+                Ok(Verdict::Wait(pause)) => {
                     // nothing may be held back while the connector stands still
                     self.flush_writer()?;
-                    self.gate.wait(at_most);
+                    self.gate.wait(pause);
                 }
                 Err(Stopped) => return Err(self.stop(PublisherEnd::Stopped)),
             }
@@ -120,6 +120,7 @@ impl<W: SourceWriter> Publisher<W> {
 
     fn send(&mut self, document: Document) -> Result<(), Stopped> {
         let seq = self.next_seq()?;
+        tracing::debug!(target: LOG_TARGET, doc_id = document.id(), seq, "published");
         self.writer.send(seq, document).map_err(|Closed| self.stop(PublisherEnd::Stopped))
     }
 
@@ -163,6 +164,7 @@ impl<W: SourceWriter> Publish for Publisher<W> {
         }
         self.receive()?;
         let seq = self.next_seq()?;
+        tracing::debug!(target: LOG_TARGET, doc_id = row.id, seq, "published");
         self.writer.send_row(seq, row).map_err(|Closed| self.stop(PublisherEnd::Stopped))
     }
 
@@ -176,7 +178,7 @@ impl<W: SourceWriter> Publish for Publisher<W> {
         if let Err(error) = self.dead_letter.keep(letter) {
             return Err(self.stop(PublisherEnd::DeadLetter(error)));
         }
-        tracing::debug!(target: "penstock::document", doc_id = id, reason, "unreadable");
+        tracing::debug!(target: LOG_TARGET, doc_id = id, reason, "unreadable");
         let mut events = EventBatch::new(self.settings.epoch, 1, Outcome::Failed);
         events.push_with(Tag::source(seq), Detail { seq, id, stage: String::new(), reason });
         self.events.report(events);

@@ -5,6 +5,8 @@ pub mod collapse;
 pub mod completion;
 mod gate;
 mod handle;
+#[cfg(test)]
+mod handle_tests;
 pub mod ledger;
 pub mod log;
 pub mod recovery;

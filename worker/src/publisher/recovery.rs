@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn the_accounting_survives_its_publisher_p23() {
+    fn the_accounting_survives_its_publisher_p23_x6() {
         let log = Log::new();
         let first = log.epoch();
         log.finish(first, &[1]).checkpoint(first, 3, true).finish(first, &[2, 2]);

@@ -36,7 +36,7 @@ impl StepState {
     }
 
     /// A number was given out.
-    pub(super) fn set_published(&self, seq: u64) {
+    pub(crate) fn set_published(&self, seq: u64) {
         self.published.store(seq, Ordering::Release);
     }
 

@@ -2,9 +2,12 @@
 
 mod accounting;
 mod control;
+mod course;
 mod outcome;
 mod step;
 mod summary;
+#[cfg(test)]
+mod tests;
 mod threads;
 
 pub use control::Control;
@@ -91,10 +94,12 @@ impl<'a> Run<'a> {
             let mut end = self.execute_step(connector, &totals(&connectors), figures);
             if end.summary.state == State::Succeeded {
                 connectors.push(end.summary);
-                if let Err(message) = self.check_failure_policy(&totals(&connectors)) {
+                // --max-failed stands for the whole policy
+                let policy = self.policy().filter(|_| self.options.max_failed.is_none());
+                if let Err(error) = check_failure_policy(policy, &totals(&connectors)) {
                     if let Some(step) = connectors.last_mut() {
                         step.state = State::Failed;
-                        step.message = Some(message);
+                        step.message = Some(error.to_string());
                     }
                     (phase, failure) = (State::Failed, Some(FailureClass::Failed));
                 }
@@ -176,20 +181,17 @@ impl<'a> Run<'a> {
     fn max_failed(&self) -> Option<u64> {
         self.options.max_failed.or_else(|| self.policy()?.max_failed.and_then(|max| u64::try_from(max).ok()))
     }
+}
 
-    /// Whether so many failed documents are still allowed.
-    fn check_failure_policy(&self, totals: &Counts) -> Result<(), String> {
-        let percent = match self.options.max_failed {
-            Some(_) => None,
-            None => self.policy().and_then(|policy| policy.max_failed_percent).and_then(|percent| u64::try_from(percent).ok()),
-        };
-        let documents = totals.published + totals.created;
-        match percent {
-            Some(percent) if totals.failed * 100 > percent * documents => {
-                Err(StepError::FailurePolicy { failed: totals.failed, allowed: format!("{percent} % of {documents}") }.to_string())
-            }
-            _ => Ok(()),
+/// Whether so many failed documents are still allowed, in percent of all. The absolute number is the step's own business.
+fn check_failure_policy(policy: Option<&FailurePolicy>, totals: &Counts) -> Result<(), StepError> {
+    let percent = policy.and_then(|policy| policy.max_failed_percent).and_then(|percent| u64::try_from(percent).ok());
+    let documents = totals.published + totals.created;
+    match percent {
+        Some(percent) if totals.failed * 100 > percent * documents => {
+            Err(StepError::FailurePolicy { failed: totals.failed, allowed: format!("{percent} % of {documents}") })
         }
+        _ => Ok(()),
     }
 }
 

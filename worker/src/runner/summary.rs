@@ -202,6 +202,25 @@ mod tests {
     }
 
     #[test]
+    fn the_summary_is_a_table_for_people_and_json_for_programs_m7() {
+        let counts = Counts { published: 12, created: 3, finished: 15, ..Counts::default() };
+        let mut summary = summary(counts);
+        summary.connectors[0].failures.clear();
+        let text = summary.to_text(None);
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows[0], ["CONNECTOR", "STATE", "PUBLISHED", "CREATED", "FINISHED", "FAILED", "DROPPED", "PENDING", "TIME"]);
+        assert_eq!(rows[1], ["products", "Succeeded", "12", "3", "15", "0", "0", "0", "0.4", "s"]);
+        assert!(text.ends_with("run r: succeeded, 1 of 1 connectors complete, all 15 documents finished in 0.4 s\n"), "{text}");
+        let json = serde_json::to_value(&summary).expect("JSON");
+        let numbers = serde_json::json!({"published": 12, "created": 3, "finished": 15, "failed": 0, "dropped": 0, "pending": 0});
+        assert_eq!(
+            json,
+            serde_json::json!({"run": "r", "phase": "Succeeded", "seconds": 0.4, "totals": numbers,
+                "connectors": [{"name": "products", "state": "Succeeded", "counts": numbers, "seconds": 0.4}]})
+        );
+    }
+
+    #[test]
     fn dropped_documents_are_shown_beside_failed_ones_x15() {
         let counts = Counts { published: 12, created: 3, finished: 11, failed: 2, dropped: 2, pending: 0 };
         let text = summary(counts).to_text(Some("r_fail.jsonl"));

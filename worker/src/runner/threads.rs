@@ -6,7 +6,10 @@ use crate::{
     event::EventBatch,
     health::LaneProgress,
     indexers::{Backend, BackendError, EventSink, IndexerLane, IndexerOutputs},
-    messenger::local::{self, Abort, LocalReader, LocalWriter},
+    messenger::{
+        SourceWriter,
+        local::{self, Abort, LocalReader, LocalWriter},
+    },
     pipeline::Plan,
     publisher::{Publisher, PublisherEnd, PublisherSettings},
     worker_lane::{LaneOutputs, WorkerLane},
@@ -37,6 +40,7 @@ pub(super) enum Message {
 }
 
 /// How the connector's thread ended.
+#[derive(Debug)]
 pub(super) enum ConnectorEnd {
     /// The connector returned; if the publisher had stopped it, why.
     Returned(Option<PublisherEnd>),
@@ -132,29 +136,88 @@ fn spawn_lane(index: usize, lane: WorkerLane<LocalReader, IndexerLane>, sender: 
     Ok(())
 }
 
-fn spawn_connector(mut connector: Box<dyn Connector>, mut publisher: Publisher<LocalWriter>, sender: Sender<Message>) -> io::Result<()> {
+fn spawn_connector(mut connector: Box<dyn Connector>, publisher: Publisher<LocalWriter>, sender: Sender<Message>) -> io::Result<()> {
     let span = Span::current();
     thread::Builder::new().name("connector".into()).spawn(move || {
         let _inside = span.entered();
-        let executed = catch_unwind(AssertUnwindSafe(|| connector.execute(&mut publisher, None)));
-        let stopped = publisher.finish();
-        match catch_unwind(AssertUnwindSafe(|| connector.close())) {
-            Ok(Ok(())) => {}
-            // everything was read: what is left open is no reason to fail the step
-            Ok(Err(error)) => tracing::warn!(%error, "failed to close the connector"),
-            Err(panic) => tracing::warn!(error = panic_message(&*panic), "the connector panicked while closing"),
-        }
-        let end = match executed {
-            Ok(Ok(())) => ConnectorEnd::Returned(stopped),
-            Ok(Err(error)) => ConnectorEnd::Failed(error),
-            Err(panic) => ConnectorEnd::Panicked(panic_message(&*panic)),
-        };
+        let end = run_connector(&mut *connector, publisher);
         let _ = sender.send(Message::ConnectorEnded(end));
     })?;
     Ok(())
 }
 
+/// The work of the connector's thread. Whatever the connector does, what it gave is handed on and it is closed.
+fn run_connector(connector: &mut dyn Connector, mut publisher: Publisher<impl SourceWriter>) -> ConnectorEnd {
+    let executed = catch_unwind(AssertUnwindSafe(|| connector.execute(&mut publisher, None)));
+    let stopped = publisher.finish();
+    match catch_unwind(AssertUnwindSafe(|| connector.close())) {
+        Ok(Ok(())) => {}
+        // everything was read: what is left open is no reason to fail the step
+        Ok(Err(error)) => tracing::warn!(%error, "failed to close the connector"),
+        Err(panic) => tracing::warn!(error = panic_message(&*panic), "the connector panicked while closing"),
+    }
+    match executed {
+        Ok(Ok(())) => ConnectorEnd::Returned(stopped),
+        Ok(Err(error)) => ConnectorEnd::Failed(error),
+        Err(panic) => ConnectorEnd::Panicked(panic_message(&*panic)),
+    }
+}
+
 fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        connectors::{Publish, ResumeFrom},
+        indexers::{DeadLetter, Letter},
+        messenger::recording::Recording,
+        publisher::StepState,
+        telemetry::testing::logged,
+    };
+    use tracing::Level;
+
+    struct Nowhere;
+
+    impl DeadLetter for Nowhere {
+        fn keep(&self, _: Letter<'_>) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Reads nothing, and cannot be closed.
+    struct Unclosable(fn() -> Result<(), ConnectorError>);
+
+    impl Connector for Unclosable {
+        fn has_cursor(&self) -> bool {
+            false
+        }
+
+        fn execute(&mut self, _: &mut dyn Publish, _: Option<&ResumeFrom>) -> Result<(), ConnectorError> {
+            Ok(())
+        }
+
+        fn close(&mut self) -> Result<(), ConnectorError> {
+            (self.0)()
+        }
+    }
+
+    #[test]
+    fn a_connector_that_cannot_be_closed_is_a_warning_s26() {
+        let cases: [(fn() -> _, &str); 2] = [
+            (|| Err(ConnectorError::new("the session is gone")), "failed to close the connector error=the session is gone"),
+            (|| panic!("out of luck"), "the connector panicked while closing error=\"out of luck\""),
+        ];
+        for (close, expected) in cases {
+            let (writer, _readers, _) = local::channel(1);
+            let settings = PublisherSettings { max_pending: 1, max_rate: None, collapse: false, limit: None, epoch: 1 };
+            let publisher = Publisher::new(writer, StepState::new(), Arc::new(Recording::new()), Arc::new(Nowhere), settings);
+            let (end, log) = logged(Level::INFO, || run_connector(&mut Unclosable(close), publisher));
+            assert!(matches!(end, ConnectorEnd::Returned(None)), "{end:?}");
+            assert!(log.contains("WARN") && log.contains(expected), "{log}");
+        }
+    }
 }

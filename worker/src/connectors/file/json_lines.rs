@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_costs_its_line_and_no_other_lucille_12_4_x8() {
+    fn each_fault_costs_its_line_and_no_other_lucille_12_4_x8_s13() {
         let deep = format!("{{\"id\":1,\"a\":{}{}}}", "[".repeat(10_000), "]".repeat(10_000));
         let cases: [(&[u8], &str); 16] = [
             (b"{\"id\":1", "x.jsonl:1:7: not a JSON object: EOF while parsing an object"),

@@ -1,0 +1,274 @@
+//! The course of a step while its threads work: takes what they report, looks at clocks, and says how it all ended.
+
+use super::{
+    accounting::Accounting,
+    outcome::StepError,
+    step::{Flow, Step},
+    threads::{ConnectorEnd, Message, Threads},
+};
+use crate::{
+    publisher::{
+        PublisherEnd,
+        completion::{self, End, Facts, Next, Source},
+    },
+    worker_lane::LaneError,
+};
+use penstock_crds::ingest_run::Counts;
+use std::time::{Duration, Instant};
+
+/// How often the accounting looks at clocks and requests.
+const TICK: Duration = Duration::from_millis(50);
+/// How long threads may take to end once the step was aborted.
+const ABORT_GRACE: Duration = Duration::from_secs(5);
+
+/// The course of a step while its threads work.
+pub(super) struct Course<'a> {
+    step: &'a Step<'a>,
+    threads: Threads,
+    error: Option<StepError>,
+    connector_end: Option<ConnectorEnd>,
+    lanes_left: usize,
+    begun: Instant,
+    suspended: Duration,
+    last_tick: Instant,
+    /// The sum of published and closed documents, and when it last grew.
+    moved: (u64, Instant),
+    stalled: bool,
+    drain_until: Option<Instant>,
+    abort_until: Option<Instant>,
+}
+
+impl<'a> Course<'a> {
+    pub(super) fn new(step: &'a Step<'a>, threads: Threads) -> Self {
+        let now = Instant::now();
+        let lanes_left = threads.lanes;
+        let (error, connector_end, drain_until, abort_until) = (None, None, None, None);
+        let (begun, suspended, last_tick, moved, stalled) = (now, Duration::ZERO, now, (0, now), false);
+        Self { step, threads, error, connector_end, lanes_left, begun, suspended, last_tick, moved, stalled, drain_until, abort_until }
+    }
+
+    pub(super) fn run(mut self, accounting: &mut Accounting) -> Flow {
+        loop {
+            if let Ok(message) = self.threads.messages.recv_timeout(TICK) {
+                self.take(message, accounting);
+                while let Ok(message) = self.threads.messages.try_recv() {
+                    self.take(message, accounting);
+                }
+            }
+            let counts = accounting.show();
+            self.check_failed(counts.failed);
+            let ended = self.connector_end.is_some() && self.lanes_left == 0 && self.threads.messages.is_empty();
+            if !ended {
+                self.check_clocks(&counts);
+            }
+            if ended || self.abort_until.is_some_and(|until| until <= Instant::now()) {
+                return self.conclude(accounting);
+            }
+        }
+    }
+
+    fn take(&mut self, message: Message, accounting: &mut Accounting) {
+        match message {
+            Message::Events(events) => accounting.enter(&events),
+            Message::ConnectorEnded(end) => self.connector_ended(end),
+            Message::LaneEnded(Ok(())) => self.lanes_left -= 1,
+            Message::LaneEnded(Err(error)) => {
+                self.lanes_left -= 1;
+                self.fail(error);
+            }
+            Message::Fatal(error) => self.fail(error.into()),
+        }
+    }
+
+    /// A structural failure: everything ends at once, what is in work stays pending.
+    fn fail(&mut self, error: StepError) {
+        // the first error is the cause; a closed lane only says that there is another
+        match &self.error {
+            None | Some(StepError::Lane(LaneError::Closed)) => self.error = Some(error),
+            Some(_) => {}
+        }
+        self.abort();
+    }
+
+    fn abort(&mut self) {
+        self.step.state.stop_publishing();
+        self.step.context.stop.cancel();
+        self.threads.abort.abort();
+        self.abort_until.get_or_insert_with(|| Instant::now() + ABORT_GRACE);
+    }
+
+    fn connector_ended(&mut self, end: ConnectorEnd) {
+        let error = match &end {
+            ConnectorEnd::Returned(Some(PublisherEnd::DeadLetter(error))) => {
+                Some(StepError::DeadLetter(std::io::Error::new(error.kind(), error.to_string())))
+            }
+            ConnectorEnd::Returned(_) => None,
+            ConnectorEnd::Failed(_) | ConnectorEnd::Panicked(_) => None,
+        };
+        if let Some(error) = error {
+            self.error.get_or_insert(error);
+        }
+        self.connector_end = Some(end);
+    }
+
+    /// More failed documents than are allowed end the step; what was accepted is still finished.
+    fn check_failed(&mut self, failed: u64) {
+        let allowed = self.step.limits.max_failed.filter(|allowed| self.error.is_none() && failed > *allowed);
+        if let Some(allowed) = allowed {
+            self.error = Some(StepError::FailurePolicy { failed, allowed: allowed.to_string() });
+            self.step.state.stop_publishing();
+        }
+    }
+
+    /// Looks at clocks and requests. Also a step that has failed and finishes its work must do so in time.
+    fn check_clocks(&mut self, counts: &Counts) {
+        let now = Instant::now();
+        if self.step.state.is_suspended() {
+            self.suspended += now - self.last_tick;
+            self.moved.1 = now;
+        }
+        self.last_tick = now;
+        self.check_progress(now, counts.published + (counts.published - counts.pending), counts.pending);
+        if self.abort_until.is_none() {
+            let timeout = self.step.connector.timeout;
+            if now - self.begun > timeout.get() + self.suspended {
+                self.fail(StepError::Timeout { timeout: timeout.to_string(), pending: counts.pending });
+            } else if let (true, Some(stuck)) = (self.step.limits.exit_on_stuck, self.step.health.stuck().into_iter().next()) {
+                let stage = self.step.pipeline.stages.get(stuck.stage).map(|stage| stage.display_name(stuck.stage)).unwrap_or_default();
+                self.fail(StepError::Stuck { stage, id: stuck.id, seconds: stuck.since.as_secs() });
+            }
+        }
+        let control = &self.step.control;
+        if control.is_ending() {
+            self.step.state.stop_publishing();
+            let until = *self.drain_until.get_or_insert(now + *control.grace);
+            if (control.abort.is_cancelled() || until <= now) && self.abort_until.is_none() {
+                self.abort();
+            }
+        }
+    }
+
+    /// Says once when nothing has moved for too long. A slow backend is no failure.
+    fn check_progress(&mut self, now: Instant, progress: u64, pending: u64) {
+        if progress != self.moved.0 {
+            self.moved = (progress, now);
+            self.stalled = false;
+            return;
+        }
+        let deadline = self.step.limits.progress_deadline;
+        if !self.stalled && now - self.moved.1 > deadline {
+            self.stalled = true;
+            tracing::warn!(connector = self.step.connector.name, pending, seconds = deadline.as_secs(), "no progress");
+        }
+    }
+
+    fn conclude(self, accounting: &mut Accounting) -> Flow {
+        let counts = accounting.show();
+        if let Some(error) = self.error {
+            return Flow::Failed(error);
+        }
+        let source = match self.connector_end {
+            Some(ConnectorEnd::Failed(error)) => return Flow::Failed(StepError::Connector(error)),
+            Some(ConnectorEnd::Panicked(message)) => return Flow::Failed(StepError::ConnectorPanic(message)),
+            Some(ConnectorEnd::Returned(None | Some(PublisherEnd::Limit))) => Source::Exhausted,
+            Some(ConnectorEnd::Returned(Some(_))) | None => Source::Stopped,
+        };
+        // in memory what was handed over is safe, and no event can come once all lanes have ended
+        let is_draining = self.step.control.is_ending();
+        let facts = Facts {
+            source,
+            counts,
+            end_is_safe: true,
+            barrier_passed: true,
+            grace_is_over: self.abort_until.is_some(),
+            ..Facts::default()
+        };
+        match completion::next(&facts) {
+            Next::WriteComplete => Flow::Complete,
+            Next::End(End::Stopped { .. }) if is_draining => Flow::Interrupted,
+            _ => Flow::Failed(StepError::Unaccounted { pending: counts.pending, sample: accounting.pending() }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        event::{EventBatch, Outcome, Tag},
+        messenger::local,
+        runner::tests::Stand,
+        telemetry::testing::logged,
+    };
+    use crossbeam_channel::Sender;
+    use std::sync::Arc;
+    use tracing::Level;
+
+    fn threads(lanes: usize) -> (Sender<Message>, Threads) {
+        let (sender, messages) = crossbeam_channel::unbounded();
+        let (_, _, abort) = local::channel(lanes);
+        (sender, Threads { messages, abort, lanes })
+    }
+
+    fn finished(seqs: impl IntoIterator<Item = u64>) -> Message {
+        let mut events = EventBatch::new(1, 1, Outcome::Finished);
+        seqs.into_iter().for_each(|seq| events.push(Tag::source(seq)));
+        Message::Events(events)
+    }
+
+    #[test]
+    fn all_waiting_events_are_taken_before_clocks_and_completion_are_looked_at_p15_p25() {
+        let stand = Stand::new(r#"{"timeout": "1s", "sequence": {"count": 1}}"#);
+        let step = stand.step();
+        stand.published(1_000);
+        let (sender, threads) = threads(2);
+        let end = [Message::ConnectorEnded(ConnectorEnd::Returned(None)), Message::LaneEnded(Ok(())), Message::LaneEnded(Ok(()))];
+        for message in [finished(1..=600), finished(601..=1_000)].into_iter().chain(end) {
+            sender.send(message).expect("open");
+        }
+        let mut accounting = Accounting::new(1, Arc::clone(&step.state));
+        let mut course = Course::new(&step, threads);
+        course.begun -= Duration::from_secs(2);
+        let flow = course.run(&mut accounting);
+        assert!(matches!(flow, Flow::Complete), "the time was over, and so was the work: {flow:?}");
+        assert_eq!(accounting.show().finished, 1_000);
+    }
+
+    #[test]
+    fn documents_that_nobody_accounts_for_are_numbered_and_no_success() {
+        let stand = Stand::new(r#"{"sequence": {"count": 1}}"#);
+        let step = stand.step();
+        stand.published(3);
+        let (sender, threads) = threads(1);
+        for message in [finished([1, 3]), Message::ConnectorEnded(ConnectorEnd::Returned(None)), Message::LaneEnded(Ok(()))] {
+            sender.send(message).expect("open");
+        }
+        let flow = Course::new(&step, threads).run(&mut Accounting::new(1, Arc::clone(&step.state)));
+        let Flow::Failed(error) = flow else { panic!("{flow:?}") };
+        assert!(error.to_string().starts_with("1 documents are unaccounted for, among them number 2;"), "{error}");
+    }
+
+    #[test]
+    fn a_step_without_progress_is_reported_once_and_does_not_fail_x17() {
+        let stand = Stand::new(r#"{"sequence": {"count": 1}}"#);
+        let mut step = stand.step();
+        step.limits.progress_deadline = Duration::from_secs(600);
+        let mut course = Course::new(&step, threads(1).1);
+        let begun = course.begun;
+        let minutes = |minutes: u64| begun + Duration::from_secs(minutes * 60);
+        let ((), log) = logged(Level::INFO, || {
+            course.check_progress(minutes(0), 5, 3);
+            course.check_progress(minutes(9), 5, 3);
+        });
+        assert_eq!(log, "");
+        let ((), log) = logged(Level::INFO, || (11..60).for_each(|minute| course.check_progress(minutes(minute), 5, 3)));
+        assert_eq!(log.matches("WARN penstock::runner::course: no progress").count(), 1, "{log}");
+        assert!(log.contains("pending=3") && log.contains("seconds=600"), "{log}");
+        let ((), log) = logged(Level::INFO, || {
+            course.check_progress(minutes(60), 6, 2);
+            course.check_progress(minutes(71), 6, 2);
+        });
+        assert_eq!(log.matches("WARN penstock::runner::course: no progress").count(), 1, "it went on and stood still again: {log}");
+        assert!(course.error.is_none() && course.abort_until.is_none());
+    }
+}
