@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(bars.bars[0].0.message(), "0 published, 0 pending, 0 indexed, 0 failed, 0/s");
         let interval = Duration::from_secs(3600);
         let mut lines = Lines { next: Instant::now() + interval, interval, speeds: Vec::new() };
-        let mut shown = |lines: &mut Lines| logged(Level::INFO, || lines.show(&figures, false)).1.lines().count();
+        let shown = |lines: &mut Lines| logged(Level::INFO, || lines.show(&figures, false)).1.lines().count();
         assert_eq!(shown(&mut lines), 0);
         lines.next = Instant::now();
         assert_eq!((shown(&mut lines), shown(&mut lines)), (3, 0), "one of publisher, workers and indexer each");

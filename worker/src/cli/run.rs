@@ -155,7 +155,7 @@ impl RunCommand {
         if let Some(address) = self.metrics_addr {
             runtime.block_on(server::start(address, Arc::clone(&figures), Arc::clone(&health)))?;
         }
-        runtime.spawn(signals::end_on_signal(control.clone()));
+        signals::end_on_signal(control.clone(), runtime)?;
         let options = RunOptions {
             run_id: self.run_id.clone().unwrap_or_else(|| made_up_id(&object.name)),
             secrets,

@@ -2,14 +2,21 @@
 
 use super::Exit;
 use crate::runner::Control;
-use tokio::signal::unix::{SignalKind, signal};
+use anyhow::Context;
+use tokio::{
+    runtime::Runtime,
+    signal::unix::{Signal, SignalKind, signal},
+};
 
-/// Waits for signals as long as the process lives.
-pub(super) async fn end_on_signal(control: Control) {
-    let (Ok(mut interrupts), Ok(mut terminations)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
-        tracing::error!("failed to listen for signals; the process can only be killed");
-        return;
-    };
+/// Listens for signals as long as the process lives. From the return of this function on, none of them kills the process unheard.
+pub(super) fn end_on_signal(control: Control, runtime: &Runtime) -> anyhow::Result<()> {
+    let _inside = runtime.enter();
+    let listen = |kind| signal(kind).context("failed to listen for signals");
+    runtime.spawn(wait(control, listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?));
+    Ok(())
+}
+
+async fn wait(control: Control, mut interrupts: Signal, mut terminations: Signal) {
     loop {
         let exit = tokio::select! {
             _ = interrupts.recv() => Exit::SecondInterrupt,

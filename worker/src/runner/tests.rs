@@ -172,6 +172,14 @@ fn publish(publish: &mut dyn Publish, documents: u64) -> Result<(), connectors::
     (0..documents).try_for_each(|n| publish.publish(Document::new(n.to_string()), Cursor::default()))
 }
 
+/// A connector that gives so many documents, fewer if it is stopped.
+fn giving(documents: u64) -> Scripted<impl FnMut(&mut dyn Publish) -> Result<(), ConnectorError> + Send> {
+    Scripted::new(move |to| {
+        let _ = publish(to, documents);
+        Ok(())
+    })
+}
+
 fn fault() -> RecordFault {
     RecordFault { id: String::new(), reason: "x.csv:2: a field too many".into(), raw: b"a,b".to_vec() }
 }
@@ -197,7 +205,7 @@ fn a_panic_of_the_connector_fails_the_step_and_what_it_gave_is_processed_s4_x7_p
 #[test]
 fn a_panic_in_a_lane_ends_the_run_instead_of_hanging_s9() {
     let stand = Stand::new(SEQUENCE);
-    let end = stand.run(Scripted::new(|to| Ok(publish(to, 1).unwrap_or_default())), Faulty::Panics);
+    let end = stand.run(giving(1), Faulty::Panics);
     assert_eq!((end.summary.state, end.failure), (State::Failed, Some(FailureClass::Internal)));
     assert_eq!(end.summary.counts, Counts { published: 1, pending: 1, ..Counts::default() });
     assert!(end.summary.message.expect("message").starts_with("a worker panicked: cannot encode 0"));
@@ -206,7 +214,7 @@ fn a_panic_in_a_lane_ends_the_run_instead_of_hanging_s9() {
 #[test]
 fn a_connector_that_cannot_be_closed_leaves_its_step_successful_s26() {
     let stand = Stand::new(SEQUENCE);
-    let end = stand.run(Scripted { closes: false, ..Scripted::new(|to| Ok(publish(to, 3).expect("open"))) }, Faulty::No);
+    let end = stand.run(Scripted { closes: false, ..giving(3) }, Faulty::No);
     assert_eq!((end.summary.state, end.failure, end.summary.message), (State::Succeeded, None, None));
     assert_eq!(end.summary.counts, Counts { published: 3, finished: 3, ..Counts::default() });
 }
