@@ -70,17 +70,31 @@ fn a_signal_drains_and_says_what_remains_s32_s33_x12() -> Result<()> {
 fn a_second_signal_ends_at_once() -> Result<()> {
     for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130)] {
         let workdir = Workdir::new()?;
-        // a backend that does not answer keeps the drain waiting
+        // a server that does not answer keeps the drain waiting
         let silent = std::net::TcpListener::bind("127.0.0.1:0")?;
-        let connector = format!("pre: [{{http: {{url: \"http://{}/\"}}}}], sequence: {{count: 1}}", silent.local_addr()?);
-        workdir.write("m.yaml", manifest(1, "[]", "{nop: {}}", &connector))?;
-        let running = workdir.start(["run", "m.yaml"], &[])?;
-        poll_until("the run begins", Duration::from_secs(60), || running.err().is_ok_and(|err| err.contains("step begins")))?;
+        let connector = format!("post: [{{http: {{url: \"http://{}/\"}}}}], sequence: {{count: 1}}", silent.local_addr()?);
+        workdir.write("m.yaml", manifest(1, "[{drop: {}}]", "{nop: {}}", &connector))?;
+        let running = workdir.start(["run", "m.yaml"], &[("PENSTOCK_LOG", "debug")])?;
+        poll_until("the last action runs", Duration::from_secs(60), || running.err().is_ok_and(|err| err.contains("running an action")))?;
         running.signal(signal)?;
         poll_until("it drains", Duration::from_secs(60), || running.err().is_ok_and(|err| err.contains("a second signal")))?;
         running.signal(signal)?;
         assert_eq!(running.wait()?.code, Some(code));
     }
+    Ok(())
+}
+
+#[test]
+fn a_signal_before_the_first_document_ends_the_run_at_once() -> Result<()> {
+    let workdir = Workdir::new()?;
+    let silent = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let connector = format!("pre: [{{http: {{url: \"http://{}/\"}}}}], sequence: {{count: 1}}", silent.local_addr()?);
+    workdir.write("m.yaml", manifest(1, "[]", "{nop: {}}", &connector))?;
+    let running = workdir.start(["run", "m.yaml", "--summary", "json"], &[])?;
+    poll_until("the run begins", Duration::from_secs(60), || running.err().is_ok_and(|err| err.contains("step begins")))?;
+    running.signal(Signal::SIGTERM)?;
+    let answer = running.wait()?;
+    assert_eq!((answer.code, &answer.summary()?["totals"]["published"]), (Some(75), &json!(0)), "{answer:?}");
     Ok(())
 }
 

@@ -132,7 +132,10 @@ impl RunCommand {
         if self.preview {
             return preview::print(&manifests, object, secrets, self.limit, runtime.handle());
         }
-        self.run(&manifests, object, secrets, &runtime)
+        let ended = self.run(&manifests, object, secrets, &runtime);
+        // what still waits there has nobody to tell
+        runtime.shutdown_background();
+        ended
     }
 
     fn run(

@@ -20,6 +20,12 @@ impl Control {
         Self { drain: CancellationToken::new(), abort: CancellationToken::new(), grace: Arc::new(grace) }
     }
 
+    /// Waits until the run was asked to end and its time to drain is over.
+    pub async fn grace_is_over(&self) {
+        self.drain.cancelled().await;
+        tokio::time::sleep(*self.grace).await;
+    }
+
     /// Whether the run is to end.
     pub fn is_ending(&self) -> bool {
         self.drain.is_cancelled() || self.abort.is_cancelled()

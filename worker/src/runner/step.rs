@@ -131,25 +131,35 @@ impl Step<'_> {
     fn run_built(&self, built: Built, accounting: &mut Accounting) -> Flow {
         let runtime = &self.context.runtime;
         let Built { plan, backend, connector } = built;
-        let ready = runtime.block_on(async {
-            actions::run(&self.connector.pre, &self.context, When::Pre).await?;
-            backend.check().await.map_err(StepError::from)
+        let prepared = runtime.block_on(async {
+            tokio::select! {
+                prepared = self.prepare(&*backend) => prepared.map_or_else(Flow::Failed, |()| Flow::Complete),
+                // nothing is in flight yet
+                () = self.control.drain.cancelled() => Flow::Interrupted,
+            }
         });
-        let flow = match ready {
-            Ok(()) => self.flow(&plan, &backend, connector, accounting),
-            Err(_) if self.control.is_ending() => Flow::Interrupted,
-            Err(error) => Flow::Failed(error),
+        let flow = match prepared {
+            Flow::Complete => self.flow(&plan, &backend, connector, accounting),
+            other => other,
         };
         match flow {
-            Flow::Complete => match runtime.block_on(self.complete(&*backend)) {
-                Ok(()) => Flow::Complete,
-                Err(error) => Flow::Failed(error),
-            },
+            Flow::Complete => runtime.block_on(async {
+                tokio::select! {
+                    completed = self.complete(&*backend) => completed.map_or_else(Flow::Failed, |()| Flow::Complete),
+                    () = self.control.grace_is_over() => Flow::Interrupted,
+                }
+            }),
             other => {
                 runtime.block_on(backend.abandon());
                 other
             }
         }
+    }
+
+    /// The first actions, then the look at the backend: they may have made what it needs.
+    async fn prepare(&self, backend: &dyn Backend) -> Result<(), StepError> {
+        actions::run(&self.connector.pre, &self.context, When::Pre).await?;
+        Ok(backend.check().await?)
     }
 
     /// Everything is accounted for: makes it visible, then the last actions.
