@@ -92,7 +92,7 @@ pub struct FailurePolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub max_failed: Option<i64>,
-    /// Such a share of the published documents may fail.
+    /// Such a percentage of all documents, children included, may fail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub max_failed_percent: Option<i32>,

@@ -315,6 +315,25 @@ fn a_lost_backend_ends_the_run_with_documents_pending_lucille_12_8() {
 }
 
 #[test]
+fn a_lane_is_open_until_the_cause_of_its_end_is_told() {
+    let script: Script = Box::new(|_| Answer::Fatal(BackendError { message: "disk full".into(), unreachable: false, source: None }));
+    let mut stand = Stand::new(Scripted::new(vec![script]));
+    let (entered, told) = std::sync::mpsc::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = Mutex::new(released);
+    stand.outputs.fatal = Arc::new(move |error| {
+        entered.send(error.message).expect("the test listens");
+        let _ = released.lock().recv();
+    });
+    let mut lane = stand.lane(r#","batch":{"maxDocuments":1}"#);
+    lane.accept(document("a", "v", 1), Tag::source(1)).expect("accepted");
+    assert_eq!(told.recv().expect("told"), "disk full");
+    assert_eq!(lane.accept(document("b", "v", 1), Tag::source(2)), Ok(()), "whoever finds it closed can rely on a cause");
+    drop(release);
+    assert_eq!(lane.drain(), Err(LaneClosed));
+}
+
+#[test]
 fn an_error_inside_the_backend_ends_the_run_instead_of_hanging_s19() {
     let script: Script = Box::new(|_| panic!("a fault of the backend"));
     let stand = Stand::new(Scripted::new(vec![script]));
