@@ -2,6 +2,9 @@
 
 mod api_server;
 mod architecture;
+mod bad_input;
+mod bad_manifest;
+mod bad_surroundings;
 mod docs;
 mod examples;
 mod local_contract;

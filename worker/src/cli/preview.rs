@@ -1,6 +1,6 @@
 //! `penstock run --preview`: shows what the stages do to documents; writes nothing.
 
-use super::Exit;
+use super::{Exit, style::printable};
 use crate::{
     connectors::{self, Cursor, Publish, RecordFault, Stopped},
     context::StepContext,
@@ -122,7 +122,7 @@ impl Printer<'_, '_> {
     }
 
     fn line(&mut self, text: &str) {
-        if let Err(error) = writeln!(self.out, "{text}") {
+        if let Err(error) = writeln!(self.out, "{}", printable(text)) {
             self.error.get_or_insert(error);
         }
     }

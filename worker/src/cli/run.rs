@@ -6,13 +6,14 @@ use super::{
     preview,
     progress::{Progress, ProgressMode},
     server, signals,
+    style::printable,
 };
 use crate::{
     dead_letter::{self, DeadLetterFile},
     health::{Health, WATCH_INTERVAL},
     manifest::{Manifests, Object},
     metrics::RunFigures,
-    runner::{Control, FailureClass, Run, RunEnd, RunOptions, RunSummary, State},
+    runner::{self, Control, FailureClass, Run, RunEnd, RunOptions, RunSummary, State},
     secrets::Secrets,
 };
 use anyhow::Context;
@@ -151,9 +152,24 @@ impl RunCommand {
             writeln!(io::stderr(), "error: failed documents cannot be kept: {error}").context("failed to print the error")?;
             return Ok(Exit::Failed);
         }
+        let shared = runner::shared_files(manifests, object, dead_letter.path());
+        if !shared.is_empty() {
+            for message in shared {
+                writeln!(io::stderr(), "error: {message}").context("failed to print the error")?;
+            }
+            return Ok(Exit::Invalid);
+        }
         let control = Control::new(self.grace_period.get());
         let health = Health::new(self.heartbeat_file.clone());
         let figures = Arc::new(RunFigures::new(&object.name, object.spec.connectors.len()));
+        if let Some(file) = &self.heartbeat_file
+            && let Err(error) = health.look(Instant::now())
+        {
+            let file = file.display();
+            writeln!(io::stderr(), "error: the heartbeat file {file} cannot be written: {error}; choose another --heartbeat-file")
+                .context("failed to print the error")?;
+            return Ok(Exit::Failed);
+        }
         watch(&health)?;
         if let Some(address) = self.metrics_addr {
             runtime.block_on(server::start(address, Arc::clone(&figures), Arc::clone(&health)))?;
@@ -183,7 +199,7 @@ impl RunCommand {
         let path = (dead_letter.kept() > 0).then(|| dead_letter.path().display().to_string());
         let text = match self.summary {
             SummaryFormat::None => return Ok(()),
-            SummaryFormat::Text => summary.to_text(path.as_deref()),
+            SummaryFormat::Text => printable(&summary.to_text(path.as_deref())).into_owned(),
             SummaryFormat::Json => serde_json::to_string(summary).context("failed to write the summary")? + "\n",
         };
         let mut out = io::stdout().lock();
@@ -202,6 +218,11 @@ impl RunCommand {
                 found.ok_or_else(|| format!("there is no run `{name}`; the manifests hold: {}", names()))?
             }
         };
+        for (is_set, field) in [(object.spec.suspend, "suspend"), (object.spec.cancel, "cancel")] {
+            if is_set {
+                return Err(format!("the run `{}` says `{field}: true`, so it must not be started; remove that first", object.name));
+            }
+        }
         if self.messaging.is_none() {
             for connector in &object.spec.connectors {
                 let pipeline = manifests.pipeline(&object.namespace, &connector.pipeline);

@@ -34,6 +34,14 @@ pub fn check(spec: &spec::Connector, problems: &mut Problems<'_>) {
     actions::check(&spec.post, When::Post, problems);
 }
 
+/// The files that a connector reads, as far as they are named one by one: no patterns. Opens nothing.
+pub fn file_paths(spec: &spec::Connector) -> Vec<String> {
+    match &spec.kind {
+        spec::ConnectorKind::File(file) => file::named_paths(file),
+        spec::ConnectorKind::Sequence(_) => Vec::new(),
+    }
+}
+
 /// A source of documents, built for one step.
 ///
 /// # Contract

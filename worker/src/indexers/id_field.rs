@@ -10,6 +10,7 @@ pub(super) fn check_id_field(document: &Document, id_name: &str, id: &str, proje
         Value::Text(text) => text == id,
         Value::Int(number) => number.to_string() == id,
         Value::Uint(number) => number.to_string() == id,
+        Value::Bool(flag) => flag.to_string() == id,
         _ => false,
     };
     if same || !projection.fields(document).any(|(key, _)| key == id_name) {

@@ -277,6 +277,9 @@ fn text_problems(value: &Value, schema: &Value) -> Vec<String> {
     problems
 }
 
+/// Part of the message about a list that is too long.
+pub const TOO_MANY_ITEMS: &str = " items, at most ";
+
 fn count_problem(count: usize, schema: &Value, (least, most): (&str, &str), (one, many): (&str, &str)) -> Option<String> {
     let count = count as u64;
     if let Some(least) = schema[least].as_u64()

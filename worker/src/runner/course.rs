@@ -74,7 +74,10 @@ impl<'a> Course<'a> {
             Message::LaneEnded(Ok(())) => self.lanes_left -= 1,
             Message::LaneEnded(Err(error)) => {
                 self.lanes_left -= 1;
-                self.fail(error);
+                // a lane that was closed because of an abort is no reason of its own
+                if self.abort_until.is_none() || !matches!(error, StepError::Lane(LaneError::Closed)) {
+                    self.fail(error);
+                }
             }
             Message::Fatal(error) => self.fail(error.into()),
         }
@@ -141,7 +144,11 @@ impl<'a> Course<'a> {
         let control = &self.step.control;
         if control.is_ending() {
             self.step.state.stop_publishing();
-            let until = *self.drain_until.get_or_insert(now + *control.grace);
+            let mut until = *self.drain_until.get_or_insert(now + *control.grace);
+            if pending == 0 && self.connector_end.is_none() {
+                // all that is left is a source that does not answer, such as a pipe into which nobody writes
+                until = until.min(until - *control.grace + ABORT_GRACE);
+            }
             if (control.abort.is_cancelled() || until <= now) && self.abort_until.is_none() {
                 self.abort();
             }

@@ -4,6 +4,7 @@ mod accounting;
 mod control;
 mod course;
 mod outcome;
+mod shared_files;
 mod step;
 mod summary;
 #[cfg(test)]
@@ -12,6 +13,7 @@ mod threads;
 
 pub use control::Control;
 pub use outcome::{FailureClass, StepError};
+pub use shared_files::shared_files;
 pub use step::{Limits, Step, StepEnd};
 pub use summary::{FailureSample, RunSummary, State, StepSummary, duration};
 

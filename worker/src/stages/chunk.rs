@@ -11,7 +11,7 @@ use crate::{
 };
 use compact_str::CompactString;
 use penstock_crds::stages::{self as spec, ChunkUnit};
-use std::{ops::Range, sync::Arc};
+use std::{collections::VecDeque, ops::Range, sync::Arc};
 use text_splitter::{Characters, ChunkConfig, ChunkSizer, MarkdownSplitter, TextSplitter};
 
 /// Cuts a text into pieces.
@@ -53,10 +53,14 @@ impl Stage for Chunk {
             Some(Value::Text(text)) => text.clone(),
             Some(other) => return Err(StageError(format!("`{}` is {}, not text", self.source, other.kind()))),
         };
-        // where the pieces are is a few bytes for each; the pieces themselves are made one by one
-        let ranges = self.splitter.ranges(&text);
+        let mut places = Places::new(Arc::clone(&self.splitter));
         let pieces = Pieces { text, heritage: self.family.of(document), stage: self.clone() };
-        let children = ranges.into_iter().enumerate().map(move |(index, range)| pieces.child(index, range));
+        let mut index = 0;
+        let children = std::iter::from_fn(move || {
+            let child = pieces.child(index, places.next(&pieces.text)?);
+            index += 1;
+            Some(child)
+        });
         Ok(Next::Children { children: Box::new(children), drop_parent: self.drop_parent })
     }
 }
@@ -66,6 +70,61 @@ struct Pieces {
     text: CompactString,
     heritage: Heritage,
     stage: Chunk,
+}
+
+/// Where the pieces are in the text of one document, one after the other, without white space around them.
+///
+/// For each piece the splitters of the crate look at all the text that is left. So a long text is given to them window by
+/// window: what a window's pieces are does not depend on the text behind it, but for the last ones, with which the next
+/// window begins.
+struct Places {
+    splitter: Arc<Splitter>,
+    found: VecDeque<Range<usize>>,
+    /// Where the next window begins; nothing if there is none.
+    begin: Option<usize>,
+    /// Where the last piece ended: what overlaps and goes no further is no piece of its own.
+    end: usize,
+}
+
+impl Places {
+    fn new(splitter: Arc<Splitter>) -> Self {
+        Self { splitter, found: VecDeque::new(), begin: Some(0), end: 0 }
+    }
+
+    fn next(&mut self, text: &str) -> Option<Range<usize>> {
+        while self.found.is_empty() {
+            let begin = self.begin?;
+            self.begin = self.find(text, begin);
+        }
+        self.found.pop_front()
+    }
+
+    /// Finds the places in one window; gives the begin of the next.
+    fn find(&mut self, text: &str, begin: usize) -> Option<usize> {
+        let mut length = self.splitter.window;
+        loop {
+            let end = text.floor_char_boundary(begin.saturating_add(length));
+            let window = &text[begin..end];
+            let mut found = self.splitter.ranges(window);
+            let filled = window.trim_end().len();
+            let undecided = found.iter().position(|range| range.end >= filled).unwrap_or(found.len()).min(found.len().saturating_sub(1));
+            if end < text.len() && undecided == 0 {
+                length = length.saturating_mul(2);
+                continue;
+            }
+            let next = (end < text.len()).then(|| begin + found[undecided].start);
+            if next.is_some() {
+                found.truncate(undecided);
+            }
+            for range in found.into_iter().map(|range| begin + range.start..begin + range.end) {
+                if range.end > self.end {
+                    self.end = range.end;
+                    self.found.push_back(range);
+                }
+            }
+            return next;
+        }
+    }
 }
 
 impl Pieces {
@@ -83,9 +142,17 @@ impl Pieces {
     }
 }
 
+/// How to cut.
+#[derive(Debug)]
+struct Splitter {
+    kind: SplitterKind,
+    /// Bytes of text that are looked at together.
+    window: usize,
+}
+
 /// The splitter crate's types for each way to cut.
 #[derive(Debug)]
-enum Splitter {
+enum SplitterKind {
     Characters(TextSplitter<Characters>),
     Words(TextSplitter<Words>),
     MarkdownCharacters(MarkdownSplitter<Characters>),
@@ -113,30 +180,52 @@ impl Splitter {
             problems.add("overlap", format!("overlap must be smaller than size ({})", spec.size));
             return None;
         };
-        Some(match (spec.unit, spec.markdown) {
-            (ChunkUnit::Characters, false) => Self::Characters(TextSplitter::new(config)),
-            (ChunkUnit::Words, false) => Self::Words(TextSplitter::new(config.with_sizer(Words))),
-            (ChunkUnit::Characters, true) => Self::MarkdownCharacters(MarkdownSplitter::new(config)),
-            (ChunkUnit::Words, true) => Self::MarkdownWords(MarkdownSplitter::new(config.with_sizer(Words))),
-        })
+        let kind = match (spec.unit, spec.markdown) {
+            (ChunkUnit::Characters, false) => SplitterKind::Characters(TextSplitter::new(config)),
+            (ChunkUnit::Words, false) => SplitterKind::Words(TextSplitter::new(config.with_sizer(Words))),
+            (ChunkUnit::Characters, true) => SplitterKind::MarkdownCharacters(MarkdownSplitter::new(config)),
+            (ChunkUnit::Words, true) => SplitterKind::MarkdownWords(MarkdownSplitter::new(config.with_sizer(Words))),
+        };
+        let bytes_of_one = match spec.unit {
+            ChunkUnit::Characters => 4,
+            ChunkUnit::Words => 16,
+        };
+        // the structure of a text in Markdown is told from more than a few pieces
+        let smallest = if spec.markdown { 64 << 10 } else { 64 };
+        Some(Self { kind, window: (spec.size as usize).saturating_mul(4 * bytes_of_one).max(smallest) })
     }
 
-    /// Where the pieces are in the text, without white space around them.
+    /// Where the pieces are in a text, without white space around them.
     fn ranges(&self, text: &str) -> Vec<Range<usize>> {
         let range = |(start, piece): (usize, &str)| start..start + piece.len();
-        match self {
-            Self::Characters(splitter) => splitter.chunk_indices(text).map(range).collect(),
-            Self::Words(splitter) => splitter.chunk_indices(text).map(range).collect(),
-            Self::MarkdownCharacters(splitter) => splitter.chunk_indices(text).map(range).collect(),
-            Self::MarkdownWords(splitter) => splitter.chunk_indices(text).map(range).collect(),
+        match &self.kind {
+            SplitterKind::Characters(splitter) => splitter.chunk_indices(text).map(range).collect(),
+            SplitterKind::Words(splitter) => splitter.chunk_indices(text).map(range).collect(),
+            SplitterKind::MarkdownCharacters(splitter) => splitter.chunk_indices(text).map(range).collect(),
+            SplitterKind::MarkdownWords(splitter) => splitter.chunk_indices(text).map(range).collect(),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::{ChunkUnit, Places, Problems, Splitter};
     use crate::stages::testing::{failure, family, problems};
+    use penstock_crds::stages as spec;
     use proptest::prelude::*;
+    use std::{ops::Range, sync::Arc};
+
+    fn splitter(size: u32, overlap: u32, unit: ChunkUnit) -> Splitter {
+        let mut spec: spec::Chunk =
+            serde_json::from_value(serde_json::json!({"source": "a", "size": size, "overlap": overlap})).expect("spec");
+        spec.unit = unit;
+        Splitter::compile(&spec, &mut Problems::new("chunk", &mut Vec::new())).expect("splitter")
+    }
+
+    fn places(splitter: Splitter, text: &str) -> Vec<Range<usize>> {
+        let mut places = Places::new(Arc::new(splitter));
+        std::iter::from_fn(|| places.next(text)).collect()
+    }
 
     fn texts(children: Vec<(String, String)>) -> Vec<String> {
         let text = |json: &str| serde_json::from_str::<serde_json::Value>(json).expect(json)["text"].as_str().expect("text").to_owned();
@@ -186,7 +275,26 @@ mod tests {
         assert_eq!(problems(r#"{"chunk": {"source": "a", "size": 0}}"#)[0].path, "[0].chunk.size");
     }
 
+    #[test]
+    fn a_long_text_takes_time_by_its_length_only() {
+        let words = "many words and no end. ".repeat(4_000);
+        assert_eq!(places(splitter(50, 0, ChunkUnit::Characters), &"x".repeat(200_000)).len(), 4_000);
+        assert!(places(splitter(1, 0, ChunkUnit::Characters), &words).len() > 50_000);
+        assert!(places(splitter(50, 10, ChunkUnit::Words), &words).len() > 400);
+        assert!(places(splitter(50, 10, ChunkUnit::Words), &"x".repeat(100_000)).len() == 1);
+        assert!(places(splitter(50, 10, ChunkUnit::Characters), &" ".repeat(200_000)).is_empty());
+    }
+
     proptest! {
+        #[test]
+        fn windows_change_nothing(text in "([a-zÄ🙂]{1,9}[. \n]{1,3}){0,200}", size in 2_u32..40, overlap in 0_u32..40, words: bool) {
+            let unit = if words { ChunkUnit::Words } else { ChunkUnit::Characters };
+            let mut splitter = splitter(size, overlap.min(size - 1), unit);
+            splitter.window = size as usize * if words { 64 } else { 16 };
+            let whole = splitter.ranges(&text);
+            prop_assert_eq!(places(splitter, &text), whole);
+        }
+
         #[test]
         fn pieces_fit_and_miss_nothing_but_white_space(text in "[a-z. \n]{0,200}", size in 1_u32..30) {
             let stage = format!(r#"{{"chunk": {{"source": "a", "size": {size}}}}}"#);

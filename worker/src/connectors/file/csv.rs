@@ -102,6 +102,9 @@ impl Csv {
         let Ok(text) = std::str::from_utf8(content) else {
             return Err(reading.unreadable(format!("the header is not valid {}", reading.encoding())));
         };
+        if text.contains('\0') {
+            return Err(reading.unreadable("the header holds NUL characters, as UTF-16 does; set `encoding`, for example `utf-16le`"));
+        }
         cells.cut(&self.dialect, text, plain);
         let lines = 1 + count_line_ends(content);
         let names: Vec<String> = cells.iter().map(str::to_owned).collect();
@@ -467,6 +470,7 @@ mod tests {
         assert!(refused("id,a,b,a\n1,2,3,4\n", json!({})).contains("x.csv: columns 2 and 4 are both called `a`"));
         assert!(refused("id,,b\n", json!({})).contains("column 2 has no name"));
         assert!(refused(b"id,\xff\n", json!({})).contains("not valid UTF-8"));
+        assert!(refused(b"i\0d\0\n\0", json!({})).contains("utf-16le"));
         assert!(refused("sku,a\n1,2\n", json!({})).contains("no column `id` for the id; the columns are sku, a;"));
         assert!(refused("id,a\n", json!({"id": ["sku"]})).contains("no column `sku`"));
         assert!(refused("id,\"a\"b\n", json!({})).contains("text follows a closing quote at line 1, character 7"));

@@ -234,6 +234,12 @@ fn local_path(text: &str) -> Result<String, String> {
     path.ok_or_else(|| format!("`{text}` is not a file URL; write for example file:///data/products.csv"))
 }
 
+/// The paths without a pattern.
+pub(super) fn named_paths(spec: &spec::File) -> Vec<String> {
+    let paths = spec.paths.iter().filter_map(|path| local_path(path).ok());
+    paths.filter(|path| Pattern::of(path).is_none()).collect()
+}
+
 /// Reports what is wrong with paths and patterns.
 pub(super) fn check(spec: &spec::File, problems: &mut Problems<'_>) {
     for (index, path) in spec.paths.iter().enumerate() {

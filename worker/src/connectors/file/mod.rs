@@ -274,6 +274,11 @@ const LABELS: [&str; 28] = [
     "euc-kr",
 ];
 
+/// The paths without a pattern.
+pub fn named_paths(spec: &spec::File) -> Vec<String> {
+    discover::named_paths(spec)
+}
+
 /// Reports what is wrong with a specification.
 pub fn check(spec: &spec::File, problems: &mut Problems<'_>) {
     discover::check(spec, problems);

@@ -1,6 +1,6 @@
 //! Compiling VRL: what a program may do, which fields it touches, and how its errors are told.
 
-use super::depth::depth;
+use super::{depth::depth, indexes::largest_index};
 use crate::problem::Problems;
 use std::collections::BTreeMap;
 use vrl::{
@@ -15,6 +15,9 @@ const WITHHELD: [&str; 1] = ["log"];
 
 /// Brackets, operators and `else` within each other. Each level costs stack, here and in every lane.
 const DEEPEST_NESTING: usize = 250;
+
+/// The compiler and the runtime make all elements up to an index that a program names.
+const LARGEST_INDEX: u64 = 9_999;
 
 /// The compiler needs many times the stack that the program needs when it runs.
 const COMPILER_STACK: usize = 64 << 20;
@@ -108,6 +111,11 @@ fn compile(source: &str, kind: ProgramKind) -> Result<Compiled, ProgramFault> {
             "more than {DEEPEST_NESTING} brackets, operators or branches within each other; use an object as a table, or several stages"
         );
         return Err(ProgramFault { message, inside: None });
+    }
+    if let Some((index, at)) = largest_index(source).filter(|(index, _)| *index > LARGEST_INDEX) {
+        let message =
+            format!("the index {index} is beyond {LARGEST_INDEX}: a list would be filled up to it; use an object, or a smaller index");
+        return Err(ProgramFault { message, inside: Some(place(source, at)) });
     }
     std::thread::scope(|scope| {
         let compiler = std::thread::Builder::new().name("compiler".into()).stack_size(COMPILER_STACK);

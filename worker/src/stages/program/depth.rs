@@ -95,12 +95,12 @@ impl Scan<'_> {
     }
 }
 
-fn is_word(c: char) -> bool {
+pub(super) fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
 /// Where the literal ends that begins the text: behind the next quote that is not escaped.
-fn literal_end(text: &str, quote: char) -> usize {
+pub(super) fn literal_end(text: &str, quote: char) -> usize {
     let mut is_escaped = false;
     for (at, c) in text.char_indices().skip(1) {
         match c {

@@ -3,6 +3,7 @@
 mod compile;
 mod convert;
 mod depth;
+mod indexes;
 mod target;
 
 #[cfg(test)]
