@@ -145,7 +145,7 @@ impl<'a> Course<'a> {
         if control.is_ending() {
             self.step.state.stop_publishing();
             let mut until = *self.drain_until.get_or_insert(now + *control.grace);
-            if pending == 0 && self.connector_end.is_none() {
+            if counts.pending == 0 && self.connector_end.is_none() {
                 // all that is left is a source that does not answer, such as a pipe into which nobody writes
                 until = until.min(until - *control.grace + ABORT_GRACE);
             }

