@@ -9,7 +9,7 @@ use std::{
 };
 
 /// The modules of the worker, and which others each of them may know. What is not listed is forbidden.
-const MAY_KNOW: [(&str, &[&str]); 22] = [
+const MAY_KNOW: [(&str, &[&str]); 23] = [
     ("actions", &["context", "http", "problem", "secrets"]),
     ("cli", &["*"]),
     ("connectors", &["actions", "context", "document", "problem"]),
@@ -20,6 +20,7 @@ const MAY_KNOW: [(&str, &[&str]); 22] = [
     ("health", &["messenger"]),
     ("http", &["secrets"]),
     ("indexers", &["context", "document", "event", "http", "problem", "secrets"]),
+    ("kafka", &[]),
     ("manifest", &["connectors", "indexers", "problem", "stages"]),
     ("messenger", &["document", "event", "indexers"]),
     ("metrics", &["health", "indexers", "pipeline", "publisher", "runner"]),

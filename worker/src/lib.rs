@@ -12,6 +12,7 @@ pub mod event;
 pub mod health;
 pub mod http;
 pub mod indexers;
+pub mod kafka;
 pub mod manifest;
 pub mod messenger;
 pub mod metrics;
