@@ -133,7 +133,7 @@ async fn a_failed_document_that_cannot_be_kept_ends_the_run_and_is_not_reported_
     let file = Arc::new(DeadLetterFile::new(disk.path().join("fail.jsonl")));
     let letters = file.for_step(&step(disk.path()));
     let raw = vec![b'x'; 5_000];
-    let letter = Letter { id: "1", stage: "price", reason: "no number", attempts: 1, content: Content::Raw(&raw) };
+    let letter = Letter { tag: Tag::source(1), id: "1", stage: "price", reason: "no number", attempts: 1, content: Content::Raw(&raw) };
     let error = (0..100).find_map(|_| letters.keep(letter).err()).expect("500 kB do not fit").to_string();
     assert!(error.contains("fail.jsonl") && error.contains("--dead-letter"), "{error}");
     let text = std::fs::read_to_string(file.path()).expect("file");

@@ -194,7 +194,7 @@ impl DeadLetter for StepDeadLetter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{document::Document, secrets::Secrets};
+    use crate::{document::Document, event::Tag, secrets::Secrets};
     use serde_json::{Value, json};
 
     fn step(connector: &str) -> StepContext {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     fn letter<'a>(id: &'a str, content: Content<'a>) -> Letter<'a> {
-        Letter { id, stage: "price", reason: "no number", attempts: 1, content }
+        Letter { tag: Tag::source(1), id, stage: "price", reason: "no number", attempts: 1, content }
     }
 
     fn lines(path: &Path) -> Vec<Value> {

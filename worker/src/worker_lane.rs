@@ -95,7 +95,11 @@ impl<R: SourceReader, D: Dest> WorkerLane<R, D> {
         for index in 0..batch.len() {
             self.progress.document(index);
             sink.index = index;
-            if self.pipeline.process(batch.document(index), batch.seqs[index], &mut sink).is_err() {
+            let passed = match batch.document(index) {
+                Ok(document) => self.pipeline.process(document, batch.seqs[index], &mut sink),
+                Err(unreadable) => sink.unreadable(&unreadable.0),
+            };
+            if passed.is_err() {
                 break;
             }
         }
@@ -126,6 +130,25 @@ impl<D> LaneSink<'_, D> {
         self.error = Some(error);
         SinkClosed
     }
+
+    /// The record in work is no document: it fails as it is.
+    fn unreadable(&mut self, reason: &str) -> Result<(), SinkClosed> {
+        let batch = self.batch;
+        let (id, raw) = batch.raw(self.index);
+        tracing::debug!(target: LOG_TARGET, doc_id = &*id, reason, "unreadable");
+        let tag = Tag::source(batch.seqs[self.index]);
+        self.keep(Letter { tag, id: &id, stage: "", reason, attempts: 1, content: Content::Raw(raw) })
+    }
+
+    /// Keeps a failed document, and says so afterwards: an event tells that the document is kept.
+    fn keep(&mut self, letter: Letter<'_>) -> Result<(), SinkClosed> {
+        let Letter { tag, id, stage, reason, .. } = letter;
+        if let Err(source) = self.outputs.dead_letter.keep(letter) {
+            return Err(self.end(LaneError::DeadLetter { id: id.into(), source }));
+        }
+        self.failed.push_with(tag, Detail { seq: tag.seq, id: id.into(), stage: stage.into(), reason: reason.into() });
+        Ok(())
+    }
 }
 
 impl<D: Dest> Sink for LaneSink<'_, D> {
@@ -143,21 +166,15 @@ impl<D: Dest> Sink for LaneSink<'_, D> {
     fn failed(&mut self, failure: Failure<'_>) -> Result<(), SinkClosed> {
         let Failure { tag, id, stage, reason, child } = failure;
         tracing::debug!(target: LOG_TARGET, doc_id = id, stage, reason, "failed");
-        // the dead letter first: an event says that the document is kept
         let source;
         let content = match child {
-            Some(child) => child,
+            Some(child) => Content::Document(child),
             None => {
                 source = self.batch.document(self.index);
-                &source
+                source.as_ref().map_or_else(|_| Content::Raw(self.batch.raw(self.index).1), Content::Document)
             }
         };
-        let letter = Letter { id, stage, reason, attempts: 1, content: Content::Document(content) };
-        if let Err(source) = self.outputs.dead_letter.keep(letter) {
-            return Err(self.end(LaneError::DeadLetter { id: id.into(), source }));
-        }
-        self.failed.push_with(tag, Detail { seq: tag.seq, id: id.into(), stage: stage.into(), reason: reason.into() });
-        Ok(())
+        self.keep(Letter { tag, id, stage, reason, attempts: 1, content })
     }
 }
 

@@ -2,11 +2,13 @@
 
 mod json;
 mod path;
+mod records;
 mod rows;
 mod value;
 
 pub use json::DocumentJsonError;
 pub use path::{Path, PathError};
+pub use records::{JsonRecords, Unreadable};
 pub use rows::{Columns, Row, Rows};
 pub use value::{Fields, Key, Value};
 

@@ -193,6 +193,8 @@ pub trait DeadLetter: Send + Sync {
 /// One failed document.
 #[derive(Clone, Copy, Debug)]
 pub struct Letter<'a> {
+    /// Which document of the step.
+    pub tag: Tag,
     /// The id; empty where it has none.
     pub id: &'a str,
     /// The stage, `indexer`, or empty for a record that could not be read.

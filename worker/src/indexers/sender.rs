@@ -162,7 +162,7 @@ impl Sender {
                 Some(document) => Content::Document(document),
                 None => Content::Raw(packet.request.part(failure.item)),
             };
-            let letter = Letter { id: &item.id, stage: STAGE, reason: &failure.reason, attempts: failure.attempts, content };
+            let letter = Letter { tag: item.tag, id: &item.id, stage: STAGE, reason: &failure.reason, attempts: failure.attempts, content };
             self.outputs.keep(letter)?;
             tracing::debug!(target: LOG_TARGET, doc_id = item.id.as_str(), stage = STAGE, reason = failure.reason, "failed");
             let detail = Detail { seq: item.tag.seq, id: item.id.to_string(), stage: STAGE.into(), reason: failure.reason.clone() };

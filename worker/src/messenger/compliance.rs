@@ -23,7 +23,7 @@ fn members() -> Vec<Member> {
 fn read_all(mut reader: Box<dyn SourceReader>) -> Vec<(u64, String)> {
     let mut seen = Vec::new();
     while let Polled::Batch(batch) = reader.poll(None) {
-        seen.extend((0..batch.len()).map(|i| (batch.seqs[i], batch.document(i).id().to_owned())));
+        seen.extend((0..batch.len()).map(|i| (batch.seqs[i], batch.document(i).expect("a document").id().to_owned())));
     }
     seen
 }

@@ -96,7 +96,7 @@ impl Lane {
             return Ok(());
         }
         let fresh = match &self.open {
-            Payload::Documents(_) => Payload::Documents(Vec::with_capacity(BATCH_DOCUMENTS)),
+            Payload::Documents(_) | Payload::Json(_) => Payload::Documents(Vec::with_capacity(BATCH_DOCUMENTS)),
             Payload::Rows(rows) => Payload::Rows(Rows::with_capacity_of(rows)),
         };
         let payload = std::mem::replace(&mut self.open, fresh);

@@ -13,9 +13,9 @@ mod queue;
 pub mod recording;
 pub mod stale;
 
-use crate::document::{Document, Row, Rows};
+use crate::document::{Document, JsonRecords, Row, Rows, Unreadable};
 use crate::event::Tag;
-use std::time::Instant;
+use std::{borrow::Cow, time::Instant};
 
 /// The other side is gone or the run ends: stop working.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,13 +116,16 @@ pub struct SourceBatch {
     pub payload: Payload,
 }
 
-/// The documents of a batch, finished or as rows.
+/// The documents of a batch: finished, as rows, or as JSON. The lane makes documents of the latter two, so that building them is
+/// not the one reader's work.
 #[derive(Debug)]
 pub enum Payload {
     /// Documents.
     Documents(Vec<Document>),
-    /// Rows: the lane makes the documents, so that building them is not the one reader's work.
+    /// Rows.
     Rows(Rows),
+    /// JSON; a record may turn out to be unreadable.
+    Json(JsonRecords),
 }
 
 impl SourceBatch {
@@ -137,10 +140,22 @@ impl SourceBatch {
     }
 
     /// A document of the batch, as it was received; the batch keeps its own.
-    pub fn document(&self, index: usize) -> Document {
+    ///
+    /// # Errors
+    /// The record is no document.
+    pub fn document(&self, index: usize) -> Result<Document, Unreadable> {
         match &self.payload {
-            Payload::Documents(documents) => documents[index].clone(),
-            Payload::Rows(rows) => rows.document(index),
+            Payload::Documents(documents) => Ok(documents[index].clone()),
+            Payload::Rows(rows) => Ok(rows.document(index)),
+            Payload::Json(records) => records.document(index),
+        }
+    }
+
+    /// The id and the text of a record that is no document.
+    pub fn raw(&self, index: usize) -> (Cow<'_, str>, &[u8]) {
+        match &self.payload {
+            Payload::Json(records) => (String::from_utf8_lossy(records.id(index)), records.text(index)),
+            Payload::Documents(_) | Payload::Rows(_) => (Cow::Borrowed(""), &[]),
         }
     }
 }

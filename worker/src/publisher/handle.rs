@@ -174,7 +174,7 @@ impl<W: SourceWriter> Publish for Publisher<W> {
         let seq = self.next_seq()?;
         let RecordFault { id, reason, raw } = fault;
         // kept before it is counted, and counted before a checkpoint can cover it
-        let letter = Letter { id: &id, stage: "", reason: &reason, attempts: 1, content: Content::Raw(&raw) };
+        let letter = Letter { tag: Tag::source(seq), id: &id, stage: "", reason: &reason, attempts: 1, content: Content::Raw(&raw) };
         if let Err(error) = self.dead_letter.keep(letter) {
             return Err(self.stop(PublisherEnd::DeadLetter(error)));
         }
