@@ -111,6 +111,22 @@ impl EventBatch {
         &self.seqs
     }
 
+    /// Which of the source document's descendants each event is about; empty if all are about source documents.
+    pub fn ordinals(&self) -> &[u32] {
+        &self.ordinals
+    }
+
+    /// How many descendants each source document has; empty if none has any.
+    pub fn children(&self) -> &[u32] {
+        &self.children
+    }
+
+    /// The same batch with these events; `None` if a column is neither empty nor of the length of the others.
+    pub fn with_columns(self, seqs: Vec<u64>, ordinals: Vec<u32>, children: Vec<u32>, details: Vec<Detail>) -> Option<Self> {
+        let fits = |column: &[u32]| column.is_empty() || column.len() == seqs.len();
+        (fits(&ordinals) && fits(&children)).then_some(Self { seqs, ordinals, children, details, ..self })
+    }
+
     /// All events.
     pub fn tags(&self) -> impl ExactSizeIterator<Item = Tag> + '_ {
         let at = |column: &[u32], i: usize| column.get(i).copied().unwrap_or(0);

@@ -81,6 +81,46 @@ pub enum LogError {
         /// The first record that is there.
         first: u64,
     },
+    /// It was deleted, or never made.
+    #[error("the event log `{log}` does not exist (any more), so the step cannot be counted: its topic was not created, or deleted")]
+    Lost {
+        /// Its name.
+        log: String,
+    },
+    /// It is no single log.
+    #[error("the event log `{log}` has {partitions} partitions, but a log has one: delete the topic, it is created anew with one")]
+    Partitions {
+        /// Its name.
+        log: String,
+        /// How many there are.
+        partitions: usize,
+    },
+    /// A record that nobody of us wrote, or another build.
+    #[error("record {offset} of the event log `{log}` cannot be read: {reason}")]
+    Unreadable {
+        /// The log's name.
+        log: String,
+        /// The record.
+        offset: u64,
+        /// What is wrong.
+        reason: String,
+    },
+    /// No answer in time.
+    #[error("the event log `{log}` cannot be reached: {reason}; start the run again with the same id once the broker is back")]
+    Unreachable {
+        /// The log's name.
+        log: String,
+        /// What is known.
+        reason: String,
+    },
+    /// The broker does not take or give a record, and will not.
+    #[error("the broker refuses to let the event log `{log}` be used: {reason}")]
+    Refused {
+        /// The log's name.
+        log: String,
+        /// What it says.
+        reason: String,
+    },
 }
 
 /// A log in memory. It holds records until [`MemoryLog::forget_before`] lets go of them.

@@ -13,6 +13,7 @@ pub mod recovery;
 #[cfg(test)]
 mod simulation;
 mod state;
+pub mod topic_log;
 
 pub use handle::{Publisher, PublisherEnd, PublisherSettings};
 pub use state::StepState;
