@@ -96,6 +96,7 @@ impl<R: SourceReader, D: Dest> WorkerLane<R, D> {
             self.progress.document(index);
             sink.index = index;
             let passed = match batch.document(index) {
+                Ok(document) if batch.skips_stages(index) => sink.forward(document, Tag::source(batch.seqs[index])),
                 Ok(document) => self.pipeline.process(document, batch.seqs[index], &mut sink),
                 Err(unreadable) => sink.unreadable(&unreadable.0),
             };

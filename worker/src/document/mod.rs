@@ -8,7 +8,7 @@ mod value;
 
 pub use json::DocumentJsonError;
 pub use path::{Path, PathError};
-pub use records::{JsonRecords, Unreadable};
+pub use records::{JsonRecords, RecordTraits, Unreadable};
 pub use rows::{Columns, Row, Rows};
 pub use value::{Fields, Key, Value};
 

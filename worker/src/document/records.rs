@@ -19,8 +19,16 @@ struct Bounds {
     begin: usize,
     id_end: usize,
     end: usize,
-    /// The record is from outside: its field `id`, if it has one, must say the same as the id.
-    is_outside: bool,
+    traits: RecordTraits,
+}
+
+/// What is special about a record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordTraits {
+    /// It was not written by Penstock: its field `id`, if it has one, must say the same as the id.
+    pub is_outside: bool,
+    /// It has passed the stages already, and goes on behind them.
+    pub skips_stages: bool,
 }
 
 impl JsonRecords {
@@ -44,13 +52,13 @@ impl JsonRecords {
         self.text.len()
     }
 
-    /// Adds a record. `is_outside`: it was not written by Penstock, so its field `id` must not contradict the id.
-    pub fn push(&mut self, id: &[u8], json: &[u8], is_outside: bool) {
+    /// Adds a record.
+    pub fn push(&mut self, id: &[u8], json: &[u8], traits: RecordTraits) {
         let begin = self.text.len();
         self.text.extend_from_slice(id);
         let id_end = self.text.len();
         self.text.extend_from_slice(json);
-        self.bounds.push(Bounds { begin, id_end, end: self.text.len(), is_outside });
+        self.bounds.push(Bounds { begin, id_end, end: self.text.len(), traits });
     }
 
     /// The text of a record, as it was received.
@@ -65,6 +73,11 @@ impl JsonRecords {
         &self.text[bounds.begin..bounds.id_end]
     }
 
+    /// Whether a record has passed the stages already.
+    pub fn skips_stages(&self, index: usize) -> bool {
+        self.bounds[index].traits.skips_stages
+    }
+
     /// Makes the document of a record.
     ///
     /// # Errors
@@ -72,7 +85,7 @@ impl JsonRecords {
     pub fn document(&self, index: usize) -> Result<Document, Unreadable> {
         let id = std::str::from_utf8(self.id(index)).map_err(|_| Unreadable("the id (the key of the record) is not valid UTF-8".into()))?;
         let fields = Fields::from_json(self.text(index)).map_err(|error| Unreadable(error.to_string()))?;
-        if !self.bounds[index].is_outside {
+        if !self.bounds[index].traits.is_outside {
             return Ok(Document::with_fields(id, fields));
         }
         let field = match fields.get("id") {
@@ -95,11 +108,13 @@ impl JsonRecords {
 mod tests {
     use super::*;
 
+    const OUTSIDE: RecordTraits = RecordTraits { is_outside: true, skips_stages: false };
+
     #[test]
     fn own_records_keep_a_field_called_id_as_it_is() {
         let mut records = JsonRecords::default();
-        records.push(b"a", br#"{"id":7,"x":1}"#, false);
-        records.push(b"b", br#"{"x":2}"#, false);
+        records.push(b"a", br#"{"id":7,"x":1}"#, RecordTraits::default());
+        records.push(b"b", br#"{"x":2}"#, RecordTraits::default());
         assert_eq!(records.len(), 2);
         assert_eq!(records.document(1), Ok(Document::with_fields("b", Fields::from_json(br#"{"x":2}"#).expect("json"))));
         assert_eq!(records.document(0).expect("document").id(), "a");
@@ -122,7 +137,7 @@ mod tests {
         ];
         for (key, json, expected) in cases {
             let mut records = JsonRecords::default();
-            records.push(key, json.as_bytes(), true);
+            records.push(key, json.as_bytes(), OUTSIDE);
             match (records.document(0), expected) {
                 (Ok(document), Ok(id)) => assert_eq!(document.id(), id, "{json}"),
                 (Err(error), Err(part)) => assert!(error.0.contains(part), "{json}: {error}"),
@@ -135,7 +150,7 @@ mod tests {
     fn what_is_not_a_json_object_is_unreadable() {
         for json in ["", "null", "[]", "{", r#"{"a":1,"a":2}"#] {
             let mut records = JsonRecords::default();
-            records.push(b"k", json.as_bytes(), false);
+            records.push(b"k", json.as_bytes(), RecordTraits::default());
             assert!(records.document(0).is_err(), "{json}");
         }
     }

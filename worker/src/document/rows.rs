@@ -2,6 +2,7 @@
 //! reader, build the documents.
 
 use super::{Document, Fields, Key, Value};
+use serde::{Serialize, Serializer, ser::SerializeMap};
 use std::sync::Arc;
 
 /// The columns that all rows of a buffer share.
@@ -31,6 +32,19 @@ pub struct Row<'a> {
 }
 
 impl Row<'_> {
+    /// Appends the fields of the document as a JSON object, without making the document.
+    pub fn write_json(&self, out: &mut Vec<u8>) {
+        let columns = self.columns;
+        let is_set_later = |name: &Key| columns.fixed.iter().any(|(fixed, _)| fixed == name) || columns.line.as_ref() == Some(name);
+        if columns.names.iter().any(is_set_later) {
+            // rare: fixed fields replace a column's
+            return self.to_document().write_json(out);
+        }
+        // writing into memory cannot fail, and no value here is without a JSON form
+        let written = sonic_rs::to_writer(&mut *out, self);
+        debug_assert!(written.is_ok());
+    }
+
     /// The row as a document.
     pub fn to_document(&self) -> Document {
         let mut start = 0;
@@ -40,6 +54,24 @@ impl Row<'_> {
             cell
         });
         build(self.columns, self.id, cells, self.line)
+    }
+}
+
+impl Serialize for Row<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        let mut start = 0;
+        for (name, end) in self.columns.names.iter().zip(self.ends) {
+            map.serialize_entry(name.as_str(), &self.text[start..*end])?;
+            start = *end;
+        }
+        for (name, value) in &self.columns.fixed {
+            map.serialize_entry(name.as_str(), value)?;
+        }
+        if let Some(name) = &self.columns.line {
+            map.serialize_entry(name.as_str(), &self.line)?;
+        }
+        map.end()
     }
 }
 
@@ -151,5 +183,11 @@ mod tests {
         assert_eq!(rows.document(1), second.to_document());
         assert_eq!(serde_json::to_string(rows.document(0).fields()).expect("json"), r#"{"a":"one","b":"two","file":"x.csv","line":2}"#);
         assert_eq!(rows.document(1).id(), "22");
+        for row in [first, second] {
+            let (mut direct, mut made) = (Vec::new(), Vec::new());
+            row.write_json(&mut direct);
+            row.to_document().write_json(&mut made);
+            assert_eq!(direct, made);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Documents through memory: one queue a lane, lanes by the hash of the id.
 
 use super::{
-    Closed, Payload, Polled, SourceBatch, SourceReader, SourceWriter,
+    Closed, Payload, Polled, SourceBatch, SourceReader, SourceWriter, WriteError,
     queue::{Limits, Queue, Taken},
 };
 use crate::document::{Document, Row, Rows};
@@ -107,14 +107,14 @@ impl Lane {
 }
 
 impl SourceWriter for LocalWriter {
-    fn send(&mut self, seq: u64, document: Document) -> Result<(), Closed> {
+    fn send(&mut self, seq: u64, document: Document) -> Result<(), WriteError> {
         self.sent = seq;
-        self.lane(document.id()).push(seq, document)
+        Ok(self.lane(document.id()).push(seq, document)?)
     }
 
-    fn send_row(&mut self, seq: u64, row: Row<'_>) -> Result<(), Closed> {
+    fn send_row(&mut self, seq: u64, row: Row<'_>) -> Result<(), WriteError> {
         self.sent = seq;
-        self.lane(row.id).push_row(seq, row)
+        Ok(self.lane(row.id).push_row(seq, row)?)
     }
 
     fn flush(&mut self) -> Result<(), Closed> {

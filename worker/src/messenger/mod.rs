@@ -6,10 +6,11 @@
 
 #[cfg(test)]
 mod compliance;
+pub mod kafka;
 pub mod local;
 pub mod offsets;
 mod paired;
-mod queue;
+pub(crate) mod queue;
 pub mod recording;
 pub mod stale;
 
@@ -20,6 +21,26 @@ use std::{borrow::Cow, time::Instant};
 /// The other side is gone or the run ends: stop working.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed;
+
+/// Why a document was not sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WriteError {
+    /// The readers are gone, or the run ends.
+    Closed,
+    /// The document is larger than a record may be. It fails, the others go on.
+    TooLarge {
+        /// Its id.
+        id: String,
+        /// Its JSON.
+        value: Vec<u8>,
+    },
+}
+
+impl From<Closed> for WriteError {
+    fn from(_: Closed) -> Self {
+        Self::Closed
+    }
+}
 
 /// Where the publisher puts documents.
 ///
@@ -32,21 +53,21 @@ pub trait SourceWriter: Send {
     /// Sends a document.
     ///
     /// # Errors
-    /// The readers are gone, or the run ends.
-    fn send(&mut self, seq: u64, document: Document) -> Result<(), Closed>;
+    /// The readers are gone, the run ends, or this document cannot be sent.
+    fn send(&mut self, seq: u64, document: Document) -> Result<(), WriteError>;
 
     /// Sends a row; the reader makes the document of it.
     ///
     /// # Errors
     /// As [`SourceWriter::send`].
-    fn send_row(&mut self, seq: u64, row: Row<'_>) -> Result<(), Closed> {
+    fn send_row(&mut self, seq: u64, row: Row<'_>) -> Result<(), WriteError> {
         self.send(seq, row.to_document())
     }
 
     /// Hands over what was held back.
     ///
     /// # Errors
-    /// As [`SourceWriter::send`].
+    /// The readers are gone, or the run ends.
     fn flush(&mut self) -> Result<(), Closed>;
 
     /// The highest number up to which everything is acknowledged: it will be read, whatever happens to the publisher.
@@ -149,6 +170,11 @@ impl SourceBatch {
             Payload::Rows(rows) => Ok(rows.document(index)),
             Payload::Json(records) => records.document(index),
         }
+    }
+
+    /// Whether a document has passed the stages already.
+    pub fn skips_stages(&self, index: usize) -> bool {
+        matches!(&self.payload, Payload::Json(records) if records.skips_stages(index))
     }
 
     /// The id and the text of a record that is no document.

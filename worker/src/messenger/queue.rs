@@ -4,7 +4,7 @@ use parking_lot::{Condvar, Mutex};
 use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 /// Both ends share it; items are batches, so its lock is taken once for some hundred documents.
-pub(super) struct Queue<T> {
+pub(crate) struct Queue<T> {
     state: Mutex<State<T>>,
     changed: Condvar,
     limits: Limits,
@@ -12,9 +12,9 @@ pub(super) struct Queue<T> {
 
 /// What a queue holds at most. One item is always taken, however large.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    pub(super) items: usize,
-    pub(super) bytes: usize,
+pub(crate) struct Limits {
+    pub(crate) items: usize,
+    pub(crate) bytes: usize,
 }
 
 struct State<T> {
@@ -27,20 +27,20 @@ struct State<T> {
 }
 
 /// What [`Queue::take`] found.
-pub(super) enum Taken<T> {
+pub(crate) enum Taken<T> {
     Item(T),
     Nothing,
     End,
 }
 
 impl<T> Queue<T> {
-    pub(super) fn new(limits: Limits) -> Arc<Self> {
+    pub(crate) fn new(limits: Limits) -> Arc<Self> {
         let state = State { items: VecDeque::new(), bytes: 0, finished: false, aborted: false };
         Arc::new(Self { state: Mutex::new(state), changed: Condvar::new(), limits })
     }
 
     /// Puts an item in; waits for room. False if the queue was aborted.
-    pub(super) fn put(&self, item: T, bytes: usize) -> bool {
+    pub(crate) fn put(&self, item: T, bytes: usize) -> bool {
         let mut state = self.state.lock();
         while !state.aborted
             && !state.items.is_empty()
@@ -58,7 +58,7 @@ impl<T> Queue<T> {
     }
 
     /// Takes an item out; waits for one, at most until the given moment.
-    pub(super) fn take(&self, until: Option<Instant>) -> Taken<T> {
+    pub(crate) fn take(&self, until: Option<Instant>) -> Taken<T> {
         let mut state = self.state.lock();
         loop {
             if state.aborted {
@@ -83,13 +83,13 @@ impl<T> Queue<T> {
     }
 
     /// No more will be put in; what is in it can still be taken.
-    pub(super) fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.state.lock().finished = true;
         self.changed.notify_all();
     }
 
     /// Both sides stop at once; what is in it is dropped.
-    pub(super) fn abort(&self) {
+    pub(crate) fn abort(&self) {
         let mut state = self.state.lock();
         state.aborted = true;
         state.items.clear();

@@ -1,6 +1,7 @@
 //! The publisher's side that the connector sees: numbers, counts and sends what it reads.
 
 use super::{
+    checkpoint::CheckpointTracker,
     collapse::Collapse,
     gate::{Gate, Verdict},
     state::StepState,
@@ -10,9 +11,13 @@ use crate::{
     document::{Document, LOG_TARGET, Row},
     event::{Detail, EventBatch, Outcome, Tag},
     indexers::{Content, DeadLetter, EventSink, Letter},
-    messenger::{Closed, SourceWriter},
+    messenger::{Closed, SourceWriter, WriteError},
 };
+use parking_lot::Mutex;
 use std::{sync::Arc, time::Instant};
+
+/// Documents handed on between two marks for the checkpoints.
+const MARK: u64 = 256;
 
 /// What a publisher works with.
 pub struct PublisherSettings {
@@ -26,6 +31,10 @@ pub struct PublisherSettings {
     pub limit: Option<u64>,
     /// The publisher's epoch.
     pub epoch: u64,
+    /// The last number of earlier publishers that counts; the first document gets the next one.
+    pub after: u64,
+    /// Where it is kept how far the step is safe, if anything outlives the process.
+    pub checkpoints: Option<Arc<Mutex<CheckpointTracker>>>,
 }
 
 /// Numbers, counts and sends documents.
@@ -43,6 +52,9 @@ pub struct Publisher<W> {
     received: u64,
     splits: u32,
     collapse: Option<Collapse>,
+    /// The cursor behind the last document, if no checkpoint knows it yet, and how many documents that are.
+    cursor: Option<Cursor>,
+    unmarked: u64,
     end: Option<PublisherEnd>,
 }
 
@@ -58,7 +70,7 @@ pub enum PublisherEnd {
 }
 
 impl<W: SourceWriter> Publisher<W> {
-    /// A publisher that begins at number 1.
+    /// A publisher that begins behind the last valid number.
     pub fn new(
         writer: W,
         state: Arc<StepState>,
@@ -67,10 +79,11 @@ impl<W: SourceWriter> Publisher<W> {
         settings: PublisherSettings,
     ) -> Self {
         let gate = Gate::new(Arc::clone(&state), settings.max_pending, settings.max_rate);
-        let (credit, seq, received) = (0, 0, 0);
+        let (credit, seq, received) = (0, settings.after, 0);
         let collapse = settings.collapse.then(Collapse::default);
         let (splits, end, begun) = (0, None, Instant::now());
-        Self { begun, writer, state, gate, events, dead_letter, settings, credit, seq, received, splits, collapse, end }
+        let (cursor, unmarked) = (None, 0);
+        Self { begun, writer, state, gate, events, dead_letter, settings, credit, seq, received, splits, collapse, cursor, unmarked, end }
     }
 
     /// The connector has returned: sends what is held back, and says why if the publisher had stopped it.
@@ -79,6 +92,7 @@ impl<W: SourceWriter> Publisher<W> {
         if matches!(self.end, None | Some(PublisherEnd::Limit)) && self.send_merged().is_err() {
             self.end = Some(PublisherEnd::Stopped);
         }
+        self.mark();
         self.writer.finish();
         self.end
     }
@@ -111,28 +125,86 @@ impl<W: SourceWriter> Publisher<W> {
         }
         self.credit -= 1;
         self.seq += 1;
-        if self.seq == 1 {
+        if self.seq == self.settings.after + 1 {
             tracing::info!(after_ms = self.begun.elapsed().as_millis() as u64, "first document");
         }
         self.state.set_published(self.seq);
         Ok(self.seq)
     }
 
-    fn send(&mut self, document: Document) -> Result<(), Stopped> {
+    fn send(&mut self, document: Document, after: Cursor) -> Result<(), Stopped> {
         let seq = self.next_seq()?;
         tracing::debug!(target: LOG_TARGET, doc_id = document.id(), seq, "published");
-        self.writer.send(seq, document).map_err(|Closed| self.stop(PublisherEnd::Stopped))
+        let sent = self.writer.send(seq, document);
+        self.sent(sent, seq, after)
+    }
+
+    fn sent(&mut self, sent: Result<(), WriteError>, seq: u64, after: Cursor) -> Result<(), Stopped> {
+        match sent {
+            Ok(()) => self.handed_on(after),
+            Err(WriteError::Closed) => return Err(self.stop(PublisherEnd::Stopped)),
+            Err(WriteError::TooLarge { id, value }) => {
+                let reason = format!(
+                    "the document has {} bytes, more than a record of the source topic may have; split it, or raise \
+                     max.message.bytes of the topic and message.max.bytes in the KafkaConnection's properties",
+                    value.len()
+                );
+                self.fail_numbered(seq, RecordFault { id, reason, raw: value }, after)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The document of the last number is handed on, with the cursor behind it.
+    fn handed_on(&mut self, after: Cursor) {
+        if self.settings.checkpoints.is_none() {
+            return;
+        }
+        self.cursor = Some(after);
+        self.unmarked += 1;
+        if self.unmarked >= MARK {
+            self.mark();
+        }
+    }
+
+    /// Tells the checkpoints how far the documents are that were handed on.
+    fn mark(&mut self) {
+        let (cursor, unmarked) = (self.cursor.take(), std::mem::take(&mut self.unmarked));
+        if unmarked > 0
+            && let Some(checkpoints) = &self.settings.checkpoints
+        {
+            checkpoints.lock().handed_on(self.seq, cursor);
+        }
+    }
+
+    /// The publisher itself fails the document of a number: kept before it is counted, and counted before a checkpoint covers it.
+    fn fail_numbered(&mut self, seq: u64, fault: RecordFault, after: Cursor) -> Result<(), Stopped> {
+        if let Some(checkpoints) = &self.settings.checkpoints {
+            checkpoints.lock().own_failure(seq);
+        }
+        let RecordFault { id, reason, raw } = fault;
+        let letter = Letter { tag: Tag::source(seq), id: &id, stage: "", reason: &reason, attempts: 1, content: Content::Raw(&raw) };
+        if let Err(error) = self.dead_letter.keep(letter) {
+            return Err(self.stop(PublisherEnd::DeadLetter(error)));
+        }
+        tracing::debug!(target: LOG_TARGET, doc_id = id, reason, "unreadable");
+        let mut events = EventBatch::new(self.settings.epoch, 1, Outcome::Failed);
+        events.push_with(Tag::source(seq), Detail { seq, id, stage: String::new(), reason });
+        self.events.report(events);
+        self.handed_on(after);
+        Ok(())
     }
 
     /// Sends what `collapse` holds.
     fn send_merged(&mut self) -> Result<(), Stopped> {
         match self.collapse.as_mut().and_then(Collapse::flush) {
-            Some((document, _)) => self.send(document),
+            Some((document, after)) => self.send(document, after),
             None => Ok(()),
         }
     }
 
     fn flush_writer(&mut self) -> Result<(), Stopped> {
+        self.mark();
         self.writer.flush().map_err(|Closed| self.stop(PublisherEnd::Stopped))
     }
 
@@ -142,18 +214,20 @@ impl<W: SourceWriter> Publisher<W> {
     }
 }
 
-/// In memory nothing outlives the process, so the cursors that come with the documents are not kept.
 impl<W: SourceWriter> Publish for Publisher<W> {
-    fn split(&mut self, _: serde_json::Value) -> u32 {
+    fn split(&mut self, what: serde_json::Value) -> u32 {
         self.splits += 1;
-        self.splits - 1
+        match &self.settings.checkpoints {
+            Some(checkpoints) => checkpoints.lock().split(what),
+            None => self.splits - 1,
+        }
     }
 
     fn publish(&mut self, document: Document, after: Cursor) -> Result<(), Stopped> {
         self.receive()?;
-        let Some(collapse) = &mut self.collapse else { return self.send(document) };
+        let Some(collapse) = &mut self.collapse else { return self.send(document, after) };
         match collapse.push(document, after) {
-            Some((merged, _)) => self.send(merged),
+            Some((merged, after)) => self.send(merged, after),
             None => Ok(()),
         }
     }
@@ -165,24 +239,15 @@ impl<W: SourceWriter> Publish for Publisher<W> {
         self.receive()?;
         let seq = self.next_seq()?;
         tracing::debug!(target: LOG_TARGET, doc_id = row.id, seq, "published");
-        self.writer.send_row(seq, row).map_err(|Closed| self.stop(PublisherEnd::Stopped))
+        let sent = self.writer.send_row(seq, row);
+        self.sent(sent, seq, after)
     }
 
-    fn fail(&mut self, fault: RecordFault, _: Cursor) -> Result<(), Stopped> {
+    fn fail(&mut self, fault: RecordFault, after: Cursor) -> Result<(), Stopped> {
         self.receive()?;
         self.send_merged()?;
         let seq = self.next_seq()?;
-        let RecordFault { id, reason, raw } = fault;
-        // kept before it is counted, and counted before a checkpoint can cover it
-        let letter = Letter { tag: Tag::source(seq), id: &id, stage: "", reason: &reason, attempts: 1, content: Content::Raw(&raw) };
-        if let Err(error) = self.dead_letter.keep(letter) {
-            return Err(self.stop(PublisherEnd::DeadLetter(error)));
-        }
-        tracing::debug!(target: LOG_TARGET, doc_id = id, reason, "unreadable");
-        let mut events = EventBatch::new(self.settings.epoch, 1, Outcome::Failed);
-        events.push_with(Tag::source(seq), Detail { seq, id, stage: String::new(), reason });
-        self.events.report(events);
-        Ok(())
+        self.fail_numbered(seq, fault, after)
     }
 
     fn flush(&mut self) -> Result<(), Stopped> {

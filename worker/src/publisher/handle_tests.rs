@@ -5,7 +5,7 @@ use crate::{
     connectors::{Cursor, Publish, RecordFault, Stopped},
     document::{Document, Value},
     indexers::{DeadLetter, Letter},
-    messenger::{Closed, SourceWriter, recording::Recording},
+    messenger::{Closed, SourceWriter, WriteError, recording::Recording},
     telemetry::testing::logged,
 };
 use parking_lot::Mutex;
@@ -36,9 +36,9 @@ impl Story {
 }
 
 impl SourceWriter for Story {
-    fn send(&mut self, seq: u64, document: Document) -> Result<(), Closed> {
+    fn send(&mut self, seq: u64, document: Document) -> Result<(), WriteError> {
         if self.is_closed.load(SeqCst) {
-            return Err(Closed);
+            return Err(WriteError::Closed);
         }
         let values = document.fields().get("v").map(|value| format!("={value:?}")).unwrap_or_default();
         self.add(format!("{seq} {}{values}", document.id()));
@@ -69,7 +69,7 @@ impl DeadLetter for Story {
     }
 }
 
-const SETTINGS: PublisherSettings = PublisherSettings { max_pending: 1_000, max_rate: None, collapse: false, limit: None, epoch: 1 };
+const SETTINGS: PublisherSettings = PublisherSettings { max_pending: 1_000, max_rate: None, collapse: false, limit: None, epoch: 1, after: 0, checkpoints: None };
 
 /// A publisher with what it works on.
 struct Stand {

@@ -182,6 +182,8 @@ impl Step<'_> {
             collapse: self.connector.collapse,
             limit: self.limits.documents,
             epoch: 1,
+            after: 0,
+            checkpoints: None,
         };
         match Threads::start(self, plan, backend, connector, settings) {
             Ok(threads) => {

@@ -213,7 +213,7 @@ mod tests {
         ];
         for (close, expected) in cases {
             let (writer, _readers, _) = local::channel(1);
-            let settings = PublisherSettings { max_pending: 1, max_rate: None, collapse: false, limit: None, epoch: 1 };
+            let settings = PublisherSettings { max_pending: 1, max_rate: None, collapse: false, limit: None, epoch: 1, after: 0, checkpoints: None };
             let publisher = Publisher::new(writer, StepState::new(), Arc::new(Recording::new()), Arc::new(Nowhere), settings);
             let (end, log) = logged(Level::INFO, || run_connector(&mut Unclosable(close), publisher));
             assert!(matches!(end, ConnectorEnd::Returned(None)), "{end:?}");

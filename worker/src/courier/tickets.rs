@@ -34,8 +34,9 @@ pub(super) struct RunStep {
 #[derive(Debug)]
 pub(super) struct Record {
     pub passage: Rc<Passage>,
-    /// Its offset in the partition that was read.
+    /// Its offset in the partition that was read, and that of the source document in the source topic.
     pub offset: u64,
+    pub source_offset: u64,
     /// The document's own reference.
     pub tag: Tag,
     bytes: u32,
@@ -65,9 +66,9 @@ pub(super) struct Tickets {
 
 impl Tickets {
     /// A record starts: its ticket.
-    pub fn issue(&mut self, passage: Rc<Passage>, offset: u64, tag: Tag, bytes: usize) -> u64 {
+    pub fn issue(&mut self, passage: Rc<Passage>, offset: u64, source_offset: u64, tag: Tag, bytes: usize) -> u64 {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        self.records.push_back(Record { passage, offset, tag, bytes, settled: 0, family: 0, is_open: true });
+        self.records.push_back(Record { passage, offset, source_offset, tag, bytes, settled: 0, family: 0, is_open: true });
         self.open += 1;
         self.bytes += u64::from(bytes);
         self.first + self.records.len() as u64 - 1
@@ -151,7 +152,7 @@ mod tests {
     fn a_record_is_done_when_its_whole_family_is_settled_in_any_order() {
         for order in [[0, 1, 2], [1, 0, 2], [2, 1, 0]] {
             let mut tickets = Tickets::default();
-            let ticket = tickets.issue(passage(3), 40, Tag::source(9), 100);
+            let ticket = tickets.issue(passage(3), 40, 40, Tag::source(9), 100);
             let done: Vec<_> = order.iter().map(|ordinal| tickets.settle(member(ticket, *ordinal, if *ordinal == 0 { 2 } else { 0 }))).collect();
             assert_eq!(done[..2], [None, None]);
             assert_eq!(done[2], Some((passage(3), 40)));
@@ -162,7 +163,7 @@ mod tests {
     #[test]
     fn late_work_of_a_partition_that_was_given_away_is_not_found() {
         let mut tickets = Tickets::default();
-        let (lost, kept) = (tickets.issue(passage(1), 7, Tag::source(1), 10), tickets.issue(passage(2), 7, Tag::source(2), 20));
+        let (lost, kept) = (tickets.issue(passage(1), 7, 7, Tag::source(1), 10), tickets.issue(passage(2), 7, 7, Tag::source(2), 20));
         tickets.forget(1);
         assert!(tickets.get(lost).is_none());
         assert_eq!(tickets.settle(Tag::source(lost)), None);
@@ -174,7 +175,7 @@ mod tests {
     #[test]
     fn a_dest_record_keeps_its_place_in_the_family() {
         let mut tickets = Tickets::default();
-        let ticket = tickets.issue(passage(1), 7, member(12, 3, 0), 10);
+        let ticket = tickets.issue(passage(1), 7, 7, member(12, 3, 0), 10);
         assert_eq!(tickets.get(ticket).expect("in work").reference(Tag::source(ticket)), member(12, 3, 0));
     }
 
@@ -184,7 +185,7 @@ mod tests {
             let mut tickets = Tickets::default();
             let mut members = Vec::new();
             for (offset, children) in sizes.iter().enumerate() {
-                let ticket = tickets.issue(passage(0), offset as u64, Tag::source(offset as u64), 1);
+                let ticket = tickets.issue(passage(0), offset as u64, offset as u64, Tag::source(offset as u64), 1);
                 members.push(member(ticket, 0, *children));
                 members.extend((1..=*children).map(|ordinal| member(ticket, ordinal, 0)));
             }

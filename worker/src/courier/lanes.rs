@@ -1,13 +1,13 @@
 //! Between the role thread and its lanes: records go to the lanes by the hash of their id, reports and results come back.
 
-use super::super::{
-    Closed, Dest, Payload, Polled, SourceBatch, SourceReader,
-    queue::{Limits, Queue, Taken},
-};
 use crate::{
-    document::{Document, JsonRecords},
+    document::{Document, JsonRecords, RecordTraits},
     event::{EventBatch, Tag},
     indexers::{Content, DeadLetter, EventSink, Letter},
+    messenger::{
+        Closed, Dest, Payload, Polled, SourceBatch, SourceReader,
+        queue::{Limits, Queue, Taken},
+    },
 };
 use compact_str::CompactString;
 use crossbeam_channel::{Receiver, Sender};
@@ -86,12 +86,12 @@ impl Results {
 }
 
 /// The role thread's end.
-pub(super) struct LaneEnds {
+pub struct LaneEnds {
     lanes: Vec<Lane>,
     hasher: FixedState,
     /// Events and letters. Not bounded by itself: there are only as many as documents in work.
-    pub reports: Receiver<Report>,
-    pub results: Receiver<Results>,
+    pub(super) reports: Receiver<Report>,
+    pub(super) results: Receiver<Results>,
 }
 
 struct Lane {
@@ -101,7 +101,7 @@ struct Lane {
 }
 
 /// Makes the ways between the role thread and so many lanes.
-pub(super) fn lanes(count: usize) -> (LaneEnds, Vec<KafkaReader>, Outlet, TopicDest) {
+pub fn lanes(count: usize) -> (LaneEnds, Vec<KafkaReader>, Outlet, TopicDest) {
     // what waits in front of lanes is bounded for all of them together, by what is in work
     let limits = Limits { items: usize::MAX, bytes: usize::MAX };
     let queues: Vec<_> = (0..count.max(1)).map(|_| Queue::new(limits)).collect();
@@ -115,10 +115,10 @@ pub(super) fn lanes(count: usize) -> (LaneEnds, Vec<KafkaReader>, Outlet, TopicD
 
 impl LaneEnds {
     /// Hands a record to the lane of its id.
-    pub fn push(&mut self, ticket: u64, id: &[u8], json: &[u8], is_outside: bool) {
+    pub(super) fn push(&mut self, ticket: u64, id: &[u8], json: &[u8], traits: RecordTraits) {
         let index = (u64::from(self.hasher.hash_one(id) as u32) * self.lanes.len() as u64) >> 32;
         let lane = &mut self.lanes[index as usize];
-        lane.open.push(id, json, is_outside);
+        lane.open.push(id, json, traits);
         lane.tickets.push(ticket);
         if lane.tickets.len() >= BATCH_RECORDS || lane.open.text_len() >= BATCH_BYTES {
             lane.flush();
@@ -126,12 +126,12 @@ impl LaneEnds {
     }
 
     /// Hands over what is held back.
-    pub fn flush(&mut self) {
+    pub(super) fn flush(&mut self) {
         self.lanes.iter_mut().for_each(Lane::flush);
     }
 
     /// No more records will come: lanes end once they are done with what they have.
-    pub fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         self.flush();
         self.lanes.iter().for_each(|lane| lane.queue.finish());
     }

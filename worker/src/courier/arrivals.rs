@@ -1,0 +1,226 @@
+//! What comes from Kafka: which records may start, and on which lane.
+
+use super::{
+    Courier, CourierError, Role,
+    lanes::Kept,
+    record::Record,
+    tickets::{Passage, RunStep},
+};
+use crate::{
+    document::{Fields, RecordTraits, Value},
+    event::Tag,
+    kafka::header::{HeaderError, RecordHeader},
+    messenger::kafka::intake::{Admission, Generation},
+};
+use rdkafka::{error::KafkaError, message::BorrowedMessage, types::RDKafkaErrorCode};
+use std::{
+    rc::Rc,
+    time::Instant,
+};
+
+/// What is to be done with a record.
+enum Fate {
+    Done,
+    Hold,
+}
+
+impl Courier {
+    /// Something came from the client.
+    pub(super) fn arrived(&mut self, polled: Result<BorrowedMessage<'_>, KafkaError>) -> Result<(), CourierError> {
+        let message = match polled {
+            Ok(message) => message,
+            Err(error) => return self.broken(&error),
+        };
+        let partition = rdkafka::Message::partition(&message) as u32;
+        if !self.owned.contains(&partition) || self.is_draining {
+            return Ok(());
+        }
+        self.read += 1;
+        let record = Record::of(&message);
+        if let Some(held) = self.held.get_mut(&partition) {
+            held.push_back(record.to_held());
+        } else if let Fate::Hold = self.offer(partition, record)? {
+            self.held.entry(partition).or_default().push_back(record.to_held());
+        }
+        Ok(())
+    }
+
+    /// The client reports an error. Most of them pass by themselves; it says so in the log.
+    fn broken(&self, error: &KafkaError) -> Result<(), CourierError> {
+        let topic = || self.topic.clone();
+        match error.rdkafka_error_code() {
+            Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
+                Err(CourierError::TopicLost { topic: topic() })
+            }
+            Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => {
+                let (partition, committed, first, end) = (0, 0, 0, 0);
+                Err(CourierError::Truncated { topic: topic(), partition, committed, first, end })
+            }
+            Some(
+                RDKafkaErrorCode::TopicAuthorizationFailed | RDKafkaErrorCode::GroupAuthorizationFailed | RDKafkaErrorCode::Fatal,
+            ) => Err(self.error(error, "failed to read")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Offers the records again that wait; whether one could start.
+    pub(super) fn offer_held(&mut self, now: Instant) -> Result<bool, CourierError> {
+        if let Some(reason) = self.intake.illness() {
+            return Err(CourierError::Ill(reason));
+        }
+        let mut moved = self.settle_set_aside(now);
+        let waiting: Vec<u32> = self.held.keys().copied().collect();
+        for partition in waiting {
+            while let Some(mut held) = self.held.remove(&partition) {
+                let Some(first) = held.pop_front() else { break };
+                if let Fate::Hold = self.offer(partition, first.as_record())? {
+                    held.push_front(first);
+                    self.held.insert(partition, held);
+                    break;
+                }
+                moved = true;
+                if !held.is_empty() {
+                    self.held.insert(partition, held);
+                }
+            }
+        }
+        Ok(moved)
+    }
+
+    fn offer(&mut self, partition: u32, record: Record<'_>) -> Result<Fate, CourierError> {
+        let header = record.header();
+        let generation = header.as_ref().ok().and_then(Option::as_ref).and_then(|header| generation(self.settings.role, header));
+        match self.intake.offer(partition, record.offset, generation) {
+            Admission::Start { tenure } => self.start(partition, tenure, record, header),
+            Admission::Stale => self.settings.figures.add_stale(),
+            Admission::Hold => return Ok(Fate::Hold),
+            Admission::SetAside { tenure, attempts } => self.set_aside(partition, tenure, record, header, attempts),
+        }
+        Ok(Fate::Done)
+    }
+
+    fn start(&mut self, partition: u32, tenure: u64, record: Record<'_>, header: Result<Option<RecordHeader<'_>>, HeaderError>) {
+        let header = match header {
+            Ok(header) => header,
+            Err(error) => {
+                let ticket = self.issue(partition, tenure, record, None);
+                return self.fail(unreadable(ticket, record, error.to_string(), 1));
+            }
+        };
+        let Some(value) = record.value else {
+            let ticket = self.issue(partition, tenure, record, header);
+            return self.fail(unreadable(ticket, record, "the record has no value".into(), 1));
+        };
+        let ticket = self.issue(partition, tenure, record, header);
+        let is_outside = header.is_none();
+        // documents of one id take one lane, also where the id stands in the document only
+        let named = (is_outside && record.key.is_empty()).then(|| id_of(value)).flatten();
+        let traits = RecordTraits { is_outside, skips_stages: record.skips_stages };
+        self.lanes.push(ticket, named.as_deref().unwrap_or(record.key), value, traits);
+    }
+
+    /// The document has ended the process too often: it is not tried again.
+    fn set_aside(
+        &mut self,
+        partition: u32,
+        tenure: u64,
+        record: Record<'_>,
+        header: Result<Option<RecordHeader<'_>>, HeaderError>,
+        attempts: u32,
+    ) {
+        let ticket = self.issue(partition, tenure, record, header.ok().flatten());
+        let reason = format!("the process ended {attempts} times while it worked on this document");
+        self.set_aside.push(unreadable(ticket, record, reason, attempts));
+    }
+
+    /// Documents that were set aside fail once it is sure that it was them.
+    fn settle_set_aside(&mut self, now: Instant) -> bool {
+        if self.set_aside.is_empty() || !self.intake.may_fail_set_aside(now) {
+            return false;
+        }
+        for failed in std::mem::take(&mut self.set_aside) {
+            self.fail(failed);
+        }
+        true
+    }
+
+    fn issue(&mut self, partition: u32, tenure: u64, record: Record<'_>, header: Option<RecordHeader<'_>>) -> u64 {
+        let (tag, source_offset) = match header {
+            None => (Tag::source(0), record.offset),
+            Some(RecordHeader { origin, passage }) => {
+                let seq = origin.map_or(0, |origin| origin.seq);
+                match passage {
+                    None => (Tag::source(seq), record.offset),
+                    Some(passage) => (Tag { seq, ordinal: passage.ordinal, children: passage.children }, passage.offset),
+                }
+            }
+        };
+        let passage = self.passage(partition, tenure, header.as_ref());
+        self.tickets.issue(passage, record.offset, source_offset, tag, record.len())
+    }
+
+    /// What the record has in common with others: most often the same as the one before it.
+    fn passage(&mut self, partition: u32, tenure: u64, header: Option<&RecordHeader<'_>>) -> Rc<Passage> {
+        let origin = header.and_then(|header| header.origin);
+        let place = header.and_then(|header| header.passage);
+        let (attempt, source_partition) = place.map_or((tenure, partition), |place| (place.attempt, place.partition));
+        if let Some(last) = self.passages.get(&partition)
+            && last.tenure == tenure
+            && (last.attempt, last.source_partition) == (attempt, source_partition)
+            && match (&last.run, &origin) {
+                (None, None) => true,
+                (Some(run), Some(origin)) => run.epoch == origin.epoch && run.run == origin.run && run.step == origin.step,
+                _ => false,
+            }
+        {
+            return Rc::clone(last);
+        }
+        let run = origin.map(|origin| RunStep {
+            run: origin.run.into(),
+            step: origin.step.into(),
+            epoch: origin.epoch,
+            replaced: origin.replaced,
+        });
+        let passage = Rc::new(Passage { partition, tenure, run, attempt, source_partition });
+        self.passages.insert(partition, Rc::clone(&passage));
+        passage
+    }
+}
+
+/// By what a record may turn out to be stale: workers by the publisher, indexers by the worker.
+fn generation(role: Role, header: &RecordHeader<'_>) -> Option<Generation> {
+    if role == Role::Indexer {
+        let passage = header.passage?;
+        return Some(Generation { origin: u64::from(passage.partition), number: passage.attempt, remember: true });
+    }
+    let origin = header.origin?;
+    Some(Generation { origin: name_of_step(origin.run, origin.step), number: origin.epoch, remember: origin.replaced })
+}
+
+/// A number for a step, the same in every build: it is kept in commits. FNV-1a.
+fn name_of_step(run: &str, step: &str) -> u64 {
+    let bytes = run.bytes().chain([0]).chain(step.bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// The id of an outside record without a key. What is not understood here is found unreadable by the lane.
+fn id_of(value: &[u8]) -> Option<Vec<u8>> {
+    let fields = Fields::from_json(value).ok()?;
+    match fields.get("id")? {
+        Value::Text(text) => Some(text.as_bytes().to_vec()),
+        number @ (Value::Int(_) | Value::Uint(_)) => serde_json::to_vec(number).ok(),
+        _ => None,
+    }
+}
+
+fn unreadable(ticket: u64, record: Record<'_>, reason: String, attempts: u32) -> Kept {
+    Kept {
+        tag: Tag::source(ticket),
+        id: String::from_utf8_lossy(record.key).into_owned(),
+        stage: String::new(),
+        reason,
+        attempts,
+        value: record.value.unwrap_or_default().into(),
+        is_document: false,
+    }
+}

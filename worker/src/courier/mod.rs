@@ -1,0 +1,317 @@
+//! The one thread of a process that talks to Kafka: it reads records, hands them to the lanes, sends what comes of them, and
+//! commits an offset only when everything that its record led to is acknowledged.
+//!
+//! It never waits for a lane: what is in work is bounded in number and bytes by pausing the partitions, so the consumer is polled
+//! at all times and a slow backend is no reason to lose them.
+
+mod arrivals;
+mod departures;
+mod figures;
+mod lanes;
+mod membership;
+mod outbox;
+mod partitions;
+mod record;
+mod role;
+mod tickets;
+
+pub use figures::{CourierFigures, Figures};
+pub use lanes::{KafkaReader, LaneEnds, Outlet, TopicDest, lanes};
+pub use outbox::Fault;
+pub use role::Role;
+
+use crate::{
+    kafka::{Connection, KafkaError, PipelineNames},
+    messenger::kafka::intake::{Intake, IntakeSettings},
+};
+use lanes::Kept;
+use membership::{Change, Membership};
+use outbox::Outbox;
+use partitions::Leaving;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use record::HeldRecord;
+use tickets::{Passage, Tickets};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    rc::Rc,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio_util::sync::CancellationToken;
+
+/// Records in work at most, and their bytes. At half of it reading goes on.
+const MOST_RECORDS: usize = 50_000;
+const MOST_BYTES: u64 = 16 * 1024 * 1024;
+/// Records read between two looks at everything else.
+const READ: u64 = 512;
+/// How long to wait for something to happen while work is on its way, and while there is none.
+const BUSY_WAIT: Duration = Duration::from_millis(1);
+const IDLE_WAIT: Duration = Duration::from_millis(50);
+
+/// What a courier works with.
+#[derive(Clone)]
+pub struct CourierSettings {
+    /// The name of the pipeline.
+    pub pipeline: String,
+    /// Its topics and groups.
+    pub names: PipelineNames,
+    /// Which part of the pipeline this process does.
+    pub role: Role,
+    /// Take no more records; finish what is in work.
+    pub drain: CancellationToken,
+    /// End at once.
+    pub abort: CancellationToken,
+    /// What is shown of it.
+    pub figures: Arc<CourierFigures>,
+}
+
+/// How a courier ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CourierEnd {
+    /// Everything that was read is done and committed.
+    Drained,
+    /// It was ended; what was in work is done again by whoever goes on.
+    Aborted,
+}
+
+/// Why a courier cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum CourierError {
+    /// A call failed.
+    #[error(transparent)]
+    Kafka(#[from] KafkaError),
+    /// A record was refused.
+    #[error(transparent)]
+    Refused(#[from] Fault),
+    /// A topic was deleted while it was used.
+    #[error("topic `{topic}` is gone (TopicLost): it was deleted while the pipeline used it; make it again and start the run anew")]
+    TopicLost {
+        /// Its name.
+        topic: String,
+    },
+    /// Records were removed before they were read, or the offset is that of another topic.
+    #[error(
+        "topic `{topic}`, partition {partition}: offset {committed} is committed, but it holds {first} to {end} (SourceTruncated): \
+         records were removed before they were read, or the topic was made anew; set the offset of the group by hand to go on"
+    )]
+    Truncated {
+        /// The topic.
+        topic: String,
+        /// The partition.
+        partition: u32,
+        /// What was committed.
+        committed: u64,
+        /// The first offset that is there.
+        first: u64,
+        /// The next offset to be written.
+        end: u64,
+    },
+    /// Too many documents in a row ended the process: it is not the documents.
+    #[error("{0}")]
+    Ill(String),
+}
+
+/// The thread's state.
+pub struct Courier {
+    connection: Connection,
+    settings: CourierSettings,
+    /// The topic that is read.
+    topic: String,
+    consumer: Arc<BaseConsumer<Membership>>,
+    outbox: Outbox,
+    lanes: LaneEnds,
+    tickets: Tickets,
+    intake: Intake,
+    /// The dest topic, if the role has one.
+    dest: Option<Arc<str>>,
+    /// What the last record of each partition has in common with the next, usually.
+    passages: HashMap<u32, Rc<Passage>>,
+    logs: HashMap<String, Arc<str>>,
+    /// Documents that ended the process too often, and are not failed yet.
+    set_aside: Vec<Kept>,
+    /// Records that may not start yet.
+    held: BTreeMap<u32, VecDeque<HeldRecord>>,
+    owned: BTreeSet<u32>,
+    paused: BTreeSet<u32>,
+    leaving: Option<Leaving>,
+    unfollowed: Option<Change>,
+    header: Vec<u8>,
+    is_full: bool,
+    is_draining: bool,
+    read: u64,
+}
+
+impl Courier {
+    /// Joins the group of the role. Nothing is read before [`Courier::run`].
+    ///
+    /// # Errors
+    /// The settings of the connection are refused by the client.
+    pub fn new(connection: &Connection, settings: CourierSettings, lanes: LaneEnds) -> Result<Self, KafkaError> {
+        let (topic, group) = (settings.role.topic(&settings.names).to_owned(), settings.role.group(&settings.names));
+        let consumer: BaseConsumer<Membership> = connection
+            .consumer(group)
+            .create_with_context(Membership::new(connection.context()))
+            .map_err(|error| connection.explain(&error, "failed to start a consumer"))?;
+        consumer.subscribe(&[&topic]).map_err(|error| connection.explain(&error, "failed to subscribe"))?;
+        let dest = (settings.role == Role::Worker).then(|| Arc::from(settings.names.dest.as_str()));
+        Ok(Self {
+            outbox: Outbox::new(connection, &settings.names.fail)?,
+            connection: connection.clone(),
+            topic,
+            consumer: Arc::new(consumer),
+            lanes,
+            tickets: Tickets::default(),
+            intake: Intake::new(IntakeSettings::default(), Instant::now()),
+            dest,
+            passages: HashMap::new(),
+            logs: HashMap::new(),
+            set_aside: Vec::new(),
+            held: BTreeMap::new(),
+            owned: BTreeSet::new(),
+            paused: BTreeSet::new(),
+            leaving: None,
+            unfollowed: None,
+            header: Vec::new(),
+            is_full: false,
+            is_draining: false,
+            read: 0,
+            settings,
+        })
+    }
+
+    /// Works until it is told to end.
+    ///
+    /// # Errors
+    /// Kafka cannot be used any more in a way that waiting does not cure. What was not committed is done again by the next start.
+    pub fn run(mut self) -> Result<CourierEnd, CourierError> {
+        let ended = self.work();
+        self.consumer.context().leave();
+        ended
+    }
+
+    fn work(&mut self) -> Result<CourierEnd, CourierError> {
+        loop {
+            if self.settings.abort.is_cancelled() {
+                return Ok(CourierEnd::Aborted);
+            }
+            let now = Instant::now();
+            let mut moved = self.read()?;
+            self.follow_changes(now)?;
+            moved |= self.take_reports();
+            moved |= self.take_answers()?;
+            moved |= self.take_commits(now);
+            moved |= self.offer_held(now)?;
+            self.lanes.flush();
+            self.regulate();
+            self.commit(now)?;
+            self.show();
+            if self.settings.drain.is_cancelled() && self.drained(now) {
+                return Ok(CourierEnd::Drained);
+            }
+            if !moved {
+                self.wait()?;
+            }
+        }
+    }
+
+    /// Reads some records, as far as they may be read; whether there were some. Serves the client's callbacks in any case.
+    fn read(&mut self) -> Result<bool, CourierError> {
+        let consumer = Arc::clone(&self.consumer);
+        let before = self.read;
+        while self.read - before < READ
+            && let Some(polled) = consumer.poll(Duration::ZERO)
+        {
+            self.arrived(polled)?;
+        }
+        Ok(self.read > before)
+    }
+
+    /// Nothing happens: waits a little for something that does.
+    fn wait(&mut self) -> Result<(), CourierError> {
+        let is_idle = self.tickets.is_empty() && self.outbox.is_empty() && self.leaving.is_none() && !self.intake.is_waiting();
+        if is_idle {
+            let consumer = Arc::clone(&self.consumer);
+            if let Some(polled) = consumer.poll(IDLE_WAIT) {
+                self.arrived(polled)?;
+            }
+        } else if let Ok(report) = self.lanes.reports.recv_timeout(BUSY_WAIT) {
+            self.take_report(report);
+        }
+        Ok(())
+    }
+
+    /// What Kafka has acknowledged; whether there was something.
+    fn take_answers(&mut self) -> Result<bool, CourierError> {
+        let answers = self.outbox.poll(Duration::ZERO)?;
+        let moved = !answers.settled.is_empty() || !answers.refused.is_empty();
+        for tag in answers.settled {
+            if let Some((passage, offset)) = self.tickets.settle(tag) {
+                self.intake.settled(passage.partition, offset);
+            }
+        }
+        answers.refused.into_iter().for_each(|failed| self.fail(failed));
+        Ok(moved)
+    }
+
+    /// Pauses reading while too much is in work, and lets it go on again.
+    fn regulate(&mut self) {
+        let (records, bytes) = (self.tickets.len(), self.tickets.bytes());
+        if !self.is_full && (records >= MOST_RECORDS || bytes >= MOST_BYTES || self.outbox.is_full()) {
+            self.is_full = true;
+        } else if self.is_full && records < MOST_RECORDS / 2 && bytes < MOST_BYTES / 2 && !self.outbox.is_full() {
+            self.is_full = false;
+        }
+        let may_read = |partition: &u32| !self.is_full && !self.is_draining && !self.held.contains_key(partition) && self.intake.may_read(*partition);
+        let resumed: Vec<u32> = self.paused.iter().copied().filter(may_read).collect();
+        let paused: Vec<u32> = self.owned.difference(&self.paused).copied().filter(|partition| !may_read(partition)).collect();
+        self.pause(&paused);
+        if !resumed.is_empty() {
+            if let Err(error) = self.consumer.resume(&self.list(&resumed)) {
+                tracing::warn!(topic = self.topic, %error, "failed to go on reading; trying again");
+                return;
+            }
+            self.paused.retain(|partition| !resumed.contains(partition));
+        }
+    }
+
+    fn pause(&mut self, partitions: &[u32]) {
+        if partitions.is_empty() {
+            return;
+        }
+        if let Err(error) = self.consumer.pause(&self.list(partitions)) {
+            tracing::warn!(topic = self.topic, %error, "failed to pause reading");
+        }
+        self.paused.extend(partitions);
+    }
+
+    /// Finishes what is in work; whether all of it is done and committed.
+    fn drained(&mut self, now: Instant) -> bool {
+        if !self.is_draining {
+            self.is_draining = true;
+            self.held.clear();
+            self.lanes.finish();
+            self.owned.iter().for_each(|partition| self.intake.begin_revoke(*partition));
+            tracing::info!(topic = self.topic, in_work = self.tickets.len(), "finishing what is in work");
+        }
+        let _ = now;
+        self.tickets.is_empty() && self.outbox.is_empty() && self.owned.iter().all(|partition| self.intake.is_released(*partition))
+    }
+
+    /// The event log of a run.
+    fn log_of(&mut self, run: &str) -> Arc<str> {
+        if let Some(log) = self.logs.get(run) {
+            return Arc::clone(log);
+        }
+        let log: Arc<str> = self.settings.names.event(run).into();
+        self.logs.insert(run.into(), Arc::clone(&log));
+        log
+    }
+
+    fn error(&self, error: &rdkafka::error::KafkaError, what: &str) -> CourierError {
+        self.connection.explain(error, what).into()
+    }
+
+    fn show(&mut self) {
+        self.settings.figures.round(std::mem::take(&mut self.read), self.tickets.len(), self.outbox.discarded());
+    }
+}

@@ -1,0 +1,316 @@
+//! What a process writes to Kafka: results, letters, events. It says what is acknowledged, and in which order things may be sent:
+//! the event of a failed document goes out only once its letter is acknowledged.
+//!
+//! A record that the broker refuses is never sent again by us (the client repeats by itself, in order): too large ones fail as
+//! documents, events for a log that is gone are discarded, everything else ends the process, whose successor goes on from what
+//! was committed.
+
+use super::lanes::Kept;
+use crate::{
+    event::{EventBatch, Outcome, Tag},
+    kafka::{
+        Connection, KafkaError, header,
+        deliveries::{Deliveries, Delivery, Refused},
+        letter::LetterHeaders,
+    },
+    messenger::kafka::intake::OffsetTracker,
+    publisher::{log::LogRecord, topic_log::codec},
+};
+use rdkafka::{
+    message::{Header, OwnedHeaders},
+    producer::{BaseProducer, BaseRecord, Producer},
+    types::RDKafkaErrorCode,
+};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+/// Events with details of a record at most.
+const DETAILED_EVENTS: usize = 100;
+/// Room in a record for key and headers.
+const RECORD_OVERHEAD: usize = 16 * 1024;
+/// Reasons are cut to so many bytes in events; the dead letter has all of it.
+const LONGEST_REASON: usize = 1_000;
+
+/// The outgoing side of a process. Used by one thread.
+pub(super) struct Outbox {
+    producer: BaseProducer<Deliveries>,
+    fail_topic: String,
+    largest_value: usize,
+    /// What each record on its way will settle, by its number.
+    shipments: VecDeque<Shipment>,
+    first_shipment: usize,
+    /// Letters by their number; the position is the first that is not acknowledged.
+    letters: OffsetTracker,
+    next_letter: u64,
+    /// What may be sent once all letters before a number are acknowledged.
+    waiting: VecDeque<(u64, Events)>,
+    /// What the client had no room for.
+    backlog: VecDeque<Outgoing>,
+    settled: Vec<Tag>,
+    refused: Vec<Kept>,
+    discarded: u64,
+}
+
+/// Events of one publisher, on their way to its log.
+pub(super) struct Events {
+    /// The log and what to write; nothing for documents that belong to no run.
+    pub record: Option<(Arc<str>, EventBatch)>,
+    /// What is settled when it is there.
+    pub settles: Vec<Tag>,
+}
+
+/// What the acknowledgement of a record sets off.
+enum Shipment {
+    Result(Tag, String),
+    Letter(u64),
+    Events(Vec<Tag>),
+    Answered,
+}
+
+struct Outgoing {
+    topic: Arc<str>,
+    partition: Option<i32>,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    headers: OwnedHeaders,
+    number: usize,
+}
+
+/// What became of what was sent.
+#[derive(Default)]
+pub(super) struct Answers {
+    /// Documents for which all is acknowledged, by their local tag.
+    pub settled: Vec<Tag>,
+    /// Results that are too large for a record: their documents fail.
+    pub refused: Vec<Kept>,
+}
+
+impl Outbox {
+    pub fn new(connection: &Connection, fail_topic: &str) -> Result<Self, KafkaError> {
+        let config = connection.producer();
+        let largest = config.get("message.max.bytes").and_then(|text| text.parse().ok()).unwrap_or(1_000_000_usize);
+        let producer = config
+            .create_with_context(Deliveries::new(connection.context()))
+            .map_err(|error| connection.explain(&error, "failed to start a producer"))?;
+        Ok(Self {
+            producer,
+            fail_topic: fail_topic.into(),
+            largest_value: largest.saturating_sub(RECORD_OVERHEAD).max(1_024),
+            shipments: VecDeque::new(),
+            first_shipment: 0,
+            letters: OffsetTracker::new(0),
+            next_letter: 0,
+            waiting: VecDeque::new(),
+            backlog: VecDeque::new(),
+            settled: Vec::new(),
+            refused: Vec::new(),
+            discarded: 0,
+        })
+    }
+
+    /// Whether results should wait: the client has no room.
+    pub fn is_full(&self) -> bool {
+        !self.backlog.is_empty()
+    }
+
+    /// Whether nothing is on its way.
+    pub fn is_empty(&self) -> bool {
+        self.shipments.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Events that had no log any more.
+    pub fn discarded(&self) -> u64 {
+        self.discarded
+    }
+
+    /// Sends a result to the dest topic.
+    pub fn result(&mut self, topic: &Arc<str>, header: &[u8], id: &str, value: &[u8], settles: Tag) {
+        let headers = OwnedHeaders::new_with_capacity(1).insert(Header { key: header::NAME, value: Some(header) });
+        self.send(topic, None, id.as_bytes(), value, headers, Shipment::Result(settles, id.into()));
+    }
+
+    /// Sends a letter. Events that are handed over later wait for it.
+    pub fn letter(&mut self, mut headers: LetterHeaders<'_>, id: &str, value: &[u8]) {
+        let number = self.next_letter;
+        self.next_letter += 1;
+        self.letters.begin(number);
+        let value = if value.len() > self.largest_value {
+            headers.truncated = true;
+            &value[..self.largest_value]
+        } else {
+            value
+        };
+        let topic: Arc<str> = self.fail_topic.as_str().into();
+        self.send(&topic, None, id.as_bytes(), value, headers.to_headers(), Shipment::Letter(number));
+    }
+
+    /// Sends events, or keeps them until the letters are acknowledged that they speak of.
+    pub fn events(&mut self, outcome: Outcome, events: Events) {
+        if outcome == Outcome::Failed && self.letters.position() < self.next_letter {
+            self.waiting.push_back((self.next_letter, events));
+        } else {
+            self.send_events(events);
+        }
+    }
+
+    /// Lets the client work, and says what became of what was sent.
+    ///
+    /// # Errors
+    /// The broker refused a record for good: the process must end.
+    pub fn poll(&mut self, wait: Duration) -> Result<Answers, Fault> {
+        self.producer.poll(wait);
+        loop {
+            let deliveries = self.producer.context().take();
+            if deliveries.is_empty() {
+                break;
+            }
+            for delivery in deliveries {
+                self.answered(delivery)?;
+            }
+            self.producer.poll(Duration::ZERO);
+        }
+        self.send_waiting();
+        self.send_backlog();
+        Ok(Answers { settled: std::mem::take(&mut self.settled), refused: std::mem::take(&mut self.refused) })
+    }
+
+    fn answered(&mut self, delivery: Delivery) -> Result<(), Fault> {
+        let Delivery { number, answer } = delivery;
+        let shipment = std::mem::replace(&mut self.shipments[number - self.first_shipment], Shipment::Answered);
+        while matches!(self.shipments.front(), Some(Shipment::Answered)) {
+            self.shipments.pop_front();
+            self.first_shipment += 1;
+        }
+        match (shipment, answer) {
+            (Shipment::Result(tag, _), Ok(_)) => self.settled.push(tag),
+            (Shipment::Letter(letter), Ok(_)) => self.letters.release(letter),
+            (Shipment::Events(tags), Ok(_)) => self.settled.extend(tags),
+            (Shipment::Events(tags), Err(refused)) if is_gone(refused.code) => {
+                // the run is over and its log removed: nobody counts any more
+                self.discarded += tags.len() as u64;
+                self.settled.extend(tags);
+            }
+            (Shipment::Result(tag, id), Err(Refused { code: RDKafkaErrorCode::MessageSizeTooLarge, value, .. })) => {
+                self.refused.push(too_large(tag, id, value));
+            }
+            (Shipment::Answered, _) => {}
+            (_, Err(Refused { topic, code, .. })) => return Err(Fault { topic, code }),
+        }
+        Ok(())
+    }
+
+    fn send_waiting(&mut self) {
+        while self.waiting.front().is_some_and(|(letter, _)| *letter <= self.letters.position()) {
+            let Some((_, events)) = self.waiting.pop_front() else { break };
+            self.send_events(events);
+        }
+    }
+
+    fn send_events(&mut self, events: Events) {
+        let Events { record, settles } = events;
+        match record {
+            None => self.settled.extend(settles),
+            Some((log, mut batch)) => {
+                batch.details.iter_mut().for_each(|detail| cut(&mut detail.reason, LONGEST_REASON));
+                let most = if batch.details.is_empty() { usize::MAX } else { DETAILED_EVENTS };
+                let mut settles = settles.into_iter();
+                for part in batch.split(most) {
+                    let part_settles = settles.by_ref().take(part.len()).collect();
+                    self.send_batch(&log, part, part_settles);
+                }
+            }
+        }
+    }
+
+    fn send_batch(&mut self, log: &Arc<str>, batch: EventBatch, settles: Vec<Tag>) {
+        let mut value = Vec::new();
+        codec::encode(&LogRecord::Events(batch), &mut value);
+        self.send(log, Some(0), &[], &value, OwnedHeaders::new(), Shipment::Events(settles));
+    }
+
+    fn send_backlog(&mut self) {
+        while let Some(outgoing) = self.backlog.pop_front() {
+            if let Some(outgoing) = self.try_send(outgoing) {
+                self.backlog.push_front(outgoing);
+                break;
+            }
+        }
+    }
+
+    fn send(&mut self, topic: &Arc<str>, partition: Option<i32>, key: &[u8], value: &[u8], headers: OwnedHeaders, shipment: Shipment) {
+        let number = self.first_shipment + self.shipments.len();
+        self.shipments.push_back(shipment);
+        if self.backlog.is_empty() {
+            let mut record = BaseRecord::with_opaque_to(topic, number).key(key).payload(value).headers(headers);
+            record.partition = partition;
+            match self.producer.send(record) {
+                Ok(()) => {}
+                Err((error, record)) if error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull) => {
+                    let headers = record.headers.unwrap_or_default();
+                    self.queue(topic, partition, key, value, headers, number);
+                }
+                Err((error, _)) => self.refuse(topic, error.rdkafka_error_code(), value, number),
+            }
+        } else {
+            self.queue(topic, partition, key, value, headers, number);
+        }
+    }
+
+    fn queue(&mut self, topic: &Arc<str>, partition: Option<i32>, key: &[u8], value: &[u8], headers: OwnedHeaders, number: usize) {
+        let topic = Arc::clone(topic);
+        self.backlog.push_back(Outgoing { topic, partition, key: key.into(), value: value.into(), headers, number });
+    }
+
+    /// Sends what waited; gives it back if there is still no room.
+    fn try_send(&mut self, outgoing: Outgoing) -> Option<Outgoing> {
+        let Outgoing { topic, partition, key, value, headers, number } = outgoing;
+        let mut record = BaseRecord::with_opaque_to(&topic, number).key(&key).payload(&value).headers(headers);
+        record.partition = partition;
+        let (code, headers) = match self.producer.send(record) {
+            Ok(()) => return None,
+            Err((error, record)) => (error.rdkafka_error_code(), record.headers.unwrap_or_default()),
+        };
+        if code == Some(RDKafkaErrorCode::QueueFull) {
+            return Some(Outgoing { topic, partition, key, value, headers, number });
+        }
+        self.refuse(&topic, code, &value, number);
+        None
+    }
+
+    /// The client itself refuses a record: the same as if the broker had.
+    fn refuse(&mut self, topic: &str, code: Option<RDKafkaErrorCode>, value: &[u8], number: usize) {
+        let code = code.unwrap_or(RDKafkaErrorCode::Unknown);
+        self.producer.context().refuse(number, Refused { topic: topic.into(), code, value: value.into() });
+    }
+}
+
+/// Shortens a text, at the border of a character.
+fn cut(text: &mut String, most: usize) {
+    if text.len() > most {
+        let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+    }
+}
+
+/// The topic does not exist (any more).
+fn is_gone(code: RDKafkaErrorCode) -> bool {
+    matches!(code, RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic | RDKafkaErrorCode::UnknownPartition)
+}
+
+fn too_large(tag: Tag, id: String, value: Vec<u8>) -> Kept {
+    let reason = format!(
+        "the document has {} bytes after the stages, more than a record of the dest topic may have; \
+         make it smaller, or raise max.message.bytes of the topic and message.max.bytes in the KafkaConnection's properties",
+        value.len()
+    );
+    Kept { tag, id, stage: String::new(), reason, attempts: 1, value, is_document: true }
+}
+
+/// The broker refused a record for good.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("Kafka refused a record for topic `{topic}` for good: {code}; what was not committed is done again by the next start")]
+pub struct Fault {
+    /// The topic.
+    pub topic: String,
+    /// Why.
+    pub code: RDKafkaErrorCode,
+}

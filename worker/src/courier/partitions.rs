@@ -1,0 +1,176 @@
+//! Partitions come and go: a takeover begins with a tenure, a partition is given away once its work is done.
+
+use super::{Courier, CourierError, membership::Change};
+use rdkafka::{
+    Offset, TopicPartitionList,
+    consumer::{CommitMode, Consumer},
+};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How long the work on a partition may take that is to be given away. Well below the session timeout of the group.
+const REVOKE_DRAIN: Duration = Duration::from_secs(15);
+/// How long one question to the broker may take; it is asked again.
+const QUESTION: Duration = Duration::from_secs(5);
+
+/// Partitions that are to be given away, until then.
+pub(super) struct Leaving {
+    partitions: Vec<u32>,
+    until: Instant,
+}
+
+impl Courier {
+    /// Follows what the group has decided, one change after the other.
+    pub(super) fn follow_changes(&mut self, now: Instant) -> Result<(), CourierError> {
+        self.give_away(now)?;
+        while self.leaving.is_none()
+            && let Some(change) = self.unfollowed.take().or_else(|| self.consumer.context().next_change())
+        {
+            match change {
+                Change::Assigned(partitions) => {
+                    if !self.take_over(&partitions)? {
+                        // the broker did not answer: the same again in the next round
+                        self.unfollowed = Some(Change::Assigned(partitions));
+                        return Ok(());
+                    }
+                }
+                Change::Revoked(partitions) => {
+                    partitions.iter().for_each(|partition| self.intake.begin_revoke(*partition));
+                    self.pause(&partitions);
+                    self.leaving = Some(Leaving { partitions, until: now + REVOKE_DRAIN });
+                    self.give_away(now)?;
+                }
+                Change::Lost(partitions) => {
+                    tracing::warn!(topic = self.topic, ?partitions, "partitions were lost: another process goes on with them");
+                    partitions.iter().for_each(|partition| self.intake.lost(*partition));
+                    self.let_go(&partitions)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes partitions over, from where they were committed. False if the broker does not answer.
+    fn take_over(&mut self, partitions: &[u32]) -> Result<bool, CourierError> {
+        if partitions.is_empty() {
+            let none = TopicPartitionList::new();
+            self.consumer.incremental_assign(&none).map_err(|error| self.error(&error, "failed to take partitions"))?;
+            return Ok(true);
+        }
+        let mut asked = self.list(partitions);
+        asked = match self.consumer.committed_offsets(asked, QUESTION) {
+            Ok(answered) => answered,
+            Err(error) => return self.not_yet(&error, "failed to read committed offsets"),
+        };
+        let mut assigned = TopicPartitionList::new();
+        let mut begun = Vec::new();
+        for element in asked.elements() {
+            let partition = element.partition() as u32;
+            if let Err(error) = element.error() {
+                return self.not_yet(&error, "failed to read a committed offset");
+            }
+            let (first, end) = match self.consumer.fetch_watermarks(&self.topic, element.partition(), QUESTION) {
+                Ok((first, end)) => (first as u64, end as u64),
+                Err(error) => return self.not_yet(&error, "failed to read the offsets of a partition"),
+            };
+            let committed = match element.offset() {
+                Offset::Offset(offset) => Some((offset as u64, element.metadata().to_owned())),
+                _ => None,
+            };
+            let start = committed.as_ref().map_or(first, |(offset, _)| *offset);
+            if start < first || start > end {
+                return Err(CourierError::Truncated { topic: self.topic.clone(), partition, committed: start, first, end });
+            }
+            assigned
+                .add_partition_offset(&self.topic, element.partition(), Offset::Offset(start as i64))
+                .map_err(|error| self.error(&error, "failed to take a partition"))?;
+            begun.push((partition, committed, start));
+        }
+        self.consumer.incremental_assign(&assigned).map_err(|error| self.error(&error, "failed to take partitions"))?;
+        // nothing may start before the tenure is committed
+        self.pause(partitions);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        for (partition, committed, start) in begun {
+            let committed = committed.as_ref().map(|(offset, metadata)| (*offset, metadata.as_str()));
+            if let Some(fault) = self.intake.take_over(partition, committed, start, now) {
+                tracing::warn!(topic = self.topic, partition, %fault, "the metadata of a committed offset is not understood");
+            }
+            self.owned.insert(partition);
+        }
+        self.settings.figures.set_assigned(self.owned.len());
+        tracing::info!(topic = self.topic, ?partitions, "partitions taken over");
+        Ok(true)
+    }
+
+    fn not_yet(&self, error: &rdkafka::error::KafkaError, what: &str) -> Result<bool, CourierError> {
+        tracing::warn!(topic = self.topic, %error, "{what}; trying again");
+        Ok(false)
+    }
+
+    /// Gives partitions away whose work is done, or whose time is over.
+    fn give_away(&mut self, now: Instant) -> Result<(), CourierError> {
+        let Some(leaving) = &self.leaving else { return Ok(()) };
+        let is_over = leaving.until <= now;
+        let is_done = leaving.partitions.iter().all(|partition| self.intake.is_released(*partition));
+        if !is_done && !is_over {
+            return Ok(());
+        }
+        let partitions = leaving.partitions.clone();
+        if !is_done {
+            tracing::warn!(topic = self.topic, ?partitions, "work was not done in time; it is repeated by the next owner");
+        }
+        self.leaving = None;
+        self.let_go(&partitions)
+    }
+
+    /// The partitions are not ours any more: late work for them is dropped.
+    fn let_go(&mut self, partitions: &[u32]) -> Result<(), CourierError> {
+        for partition in partitions {
+            self.intake.release(*partition);
+            self.tickets.forget(*partition);
+            self.passages.remove(partition);
+            self.held.remove(partition);
+            self.owned.remove(partition);
+        }
+        self.settings.figures.set_assigned(self.owned.len());
+        let list = self.list(partitions);
+        self.consumer.incremental_unassign(&list).map_err(|error| self.error(&error, "failed to give partitions away"))?;
+        tracing::info!(topic = self.topic, ?partitions, "partitions given away");
+        Ok(())
+    }
+
+    /// Sends the commits that are due.
+    pub(super) fn commit(&mut self, now: Instant) -> Result<(), CourierError> {
+        let due = self.intake.commits_due(now);
+        if due.is_empty() {
+            return Ok(());
+        }
+        let mut list = TopicPartitionList::new();
+        for commit in &due {
+            let mut element = list.add_partition(&self.topic, commit.partition as i32);
+            element.set_metadata(&commit.metadata);
+            element.set_offset(Offset::Offset(commit.offset as i64)).map_err(|error| self.error(&error, "failed to commit"))?;
+        }
+        if let Err(error) = self.consumer.commit(&list, CommitMode::Async) {
+            tracing::warn!(topic = self.topic, %error, "failed to commit; trying again");
+            due.iter().for_each(|commit| self.intake.commit_answered(commit.partition, false, now));
+        }
+        Ok(())
+    }
+
+    /// Takes the answers to commits; whether there were some.
+    pub(super) fn take_commits(&mut self, now: Instant) -> bool {
+        let commits = self.consumer.context().take_commits();
+        for (partition, accepted) in &commits {
+            self.intake.commit_answered(*partition, *accepted, now);
+        }
+        !commits.is_empty()
+    }
+
+    pub(super) fn list(&self, partitions: &[u32]) -> TopicPartitionList {
+        let mut list = TopicPartitionList::with_capacity(partitions.len());
+        for partition in partitions {
+            list.add_partition(&self.topic, *partition as i32);
+        }
+        list
+    }
+}
