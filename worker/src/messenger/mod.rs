@@ -6,12 +6,11 @@
 
 #[cfg(test)]
 mod compliance;
+pub mod kafka;
 pub mod local;
-pub mod offsets;
 mod paired;
 mod queue;
 pub mod recording;
-pub mod stale;
 
 use crate::document::{Document, JsonRecords, Row, Rows, Unreadable};
 use crate::event::Tag;
