@@ -8,11 +8,9 @@
 mod compliance;
 pub mod kafka;
 pub mod local;
-pub mod offsets;
 mod paired;
 pub(crate) mod queue;
 pub mod recording;
-pub mod stale;
 
 use crate::document::{Document, JsonRecords, Row, Rows, Unreadable};
 use crate::event::Tag;

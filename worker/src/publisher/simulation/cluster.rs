@@ -4,10 +4,14 @@
 use super::{Violation, publisher::Verdict};
 use crate::{
     event::Tag,
+    messenger::kafka::intake::Rule,
     publisher::{ledger::ValidRange, log::MemoryLog},
 };
 use penstock_crds::ingest_run::Counts;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    time::Instant,
+};
 
 /// How likely things go wrong in a step, and what the documents are like.
 #[derive(Clone, Copy, Default)]
@@ -35,6 +39,10 @@ pub(super) struct Hazards {
     pub drops: bool,
     /// Some documents fail in the publisher.
     pub too_large: bool,
+    /// A record cannot be sent, or nobody knows whether it was.
+    pub failed_send: f64,
+    /// A rule that is broken.
+    pub off: Option<Rule>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +97,8 @@ pub(super) enum Group {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Committed {
     pub offset: u64,
-    pub tenure: u64,
-    pub generations: BTreeMap<u64, u64>,
+    /// `None`: nobody has committed yet.
+    pub metadata: Option<String>,
 }
 
 #[derive(Debug, Default)]
@@ -114,7 +122,7 @@ pub(super) struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Held {
     pub partition: usize,
-    pub generation: u64,
+    pub tenure: u64,
     pub offset: u64,
 }
 
@@ -176,6 +184,7 @@ impl Random {
 pub(super) struct Cluster {
     pub random: Random,
     pub hazards: Hazards,
+    pub now: Instant,
     pub partitions: usize,
     pub documents: Vec<Doc>,
     pub source: Vec<Vec<SourceRecord>>,
@@ -201,6 +210,7 @@ impl Cluster {
         Self {
             random,
             hazards,
+            now: Instant::now(),
             partitions,
             documents,
             source: vec![Vec::new(); partitions],

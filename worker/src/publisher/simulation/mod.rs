@@ -2,7 +2,7 @@
 //! partitions that change hands, events that come twice, late requests. After every step the invariant must hold; at the end
 //! counts and index must be what one undisturbed pass over the source gives, and no run may end early or never.
 //!
-//! Real are the ledger, recovery, checkpoints, completion, collapse, the offset tracker and the filters of stale records;
+//! Real are the ledger, recovery, checkpoints, completion, collapse and the intake (tenures, offsets, filters, commits);
 //! topics, group and backend are played by [`cluster`].
 //!
 //! `PENSTOCK_SIMULATION_SEEDS=500 cargo test simulation` runs more schedules; a failure names the scenario and seed.
@@ -15,10 +15,13 @@ mod scenarios;
 use cluster::{Cluster, Group, Hazards};
 use node::{Node, NodeAct, Role};
 use publisher::{Publisher, PublisherAct, Verdict};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 /// A rule that was broken.
 type Violation = String;
+
+/// Time that passes between two acts.
+const STEP_TIME: Duration = Duration::from_millis(20);
 
 struct Simulation {
     cluster: Cluster,
@@ -80,6 +83,7 @@ impl Simulation {
 
     /// Something goes wrong, or somebody acts. False: nobody can.
     fn step(&mut self) -> Result<bool, Violation> {
+        self.cluster.now += STEP_TIME;
         if !self.healed
             && let Some(hazard) = self.hazard()
         {
@@ -184,7 +188,7 @@ impl Simulation {
             Group::Workers if self.cluster.hazards.hybrid => Role::Pair,
             Group::Workers => Role::Worker,
         };
-        self.nodes.push(Node::new(self.nodes.len(), role));
+        self.nodes.push(Node::new(self.nodes.len(), role, &mut self.cluster));
     }
 
     fn alive(&self, group: Group) -> Vec<usize> {

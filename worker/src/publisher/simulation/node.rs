@@ -3,10 +3,17 @@
 use super::cluster::{Answer, Cluster, Committed, Fate, Group, Held, Operation, Output, Reference, SourceRecord, spread};
 use crate::{
     event::{Detail, EventBatch, Outcome, Tag},
-    messenger::{offsets::OffsetTracker, stale::StaleFilter},
+    messenger::kafka::intake::{Admission, Commit, Generation, Intake, IntakeSettings},
     publisher::log::{EventLog, LogRecord},
 };
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    time::Duration,
+};
+
+/// Crashes are not the documents' fault here, so none is ever given up.
+const SETTINGS: IntakeSettings = IntakeSettings { window: 4, max_attempts: u32::MAX, commit_interval: Duration::from_millis(200) };
+const UNIX: usize = 1_800_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
@@ -21,7 +28,9 @@ pub(super) enum NodeAct {
     NoticeLoss(usize),
     Poll(usize),
     Process(usize, usize),
-    Commit(usize),
+    /// Nothing but time has passed.
+    Tick,
+    CommitArrives,
     Deliver(Topic),
     Send,
     GiveUp(u64),
@@ -47,9 +56,8 @@ struct Part {
     generation: u64,
     tenure: u64,
     position: u64,
-    committed: u64,
-    offsets: OffsetTracker,
-    stale: StaleFilter<u64>,
+    /// For each record in flight, how many things are still to be acknowledged.
+    open: HashMap<u64, u32>,
     lanes: [VecDeque<u64>; 2],
 }
 
@@ -58,7 +66,10 @@ pub(super) struct Node {
     pub dead: bool,
     pub stopped: bool,
     role: Role,
+    intake: Intake,
     parts: BTreeMap<usize, Part>,
+    /// Commits under way, each with the assignment that it belongs to.
+    commits: VecDeque<(u64, Commit)>,
     /// Partitions assigned and not taken over yet.
     assigned: BTreeMap<usize, u64>,
     outbox: BTreeMap<Topic, VecDeque<Message>>,
@@ -67,13 +78,17 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub fn new(index: usize, role: Role) -> Self {
+    pub fn new(index: usize, role: Role, cluster: &mut Cluster) -> Self {
+        // clocks differ
+        let unix = (UNIX + cluster.random.below(100)) as u64;
         Self {
             index,
             dead: false,
             stopped: false,
             role,
+            intake: Intake::new(SETTINGS, cluster.now, unix).without(cluster.hazards.off),
             parts: BTreeMap::new(),
+            commits: VecDeque::new(),
             assigned: BTreeMap::new(),
             outbox: BTreeMap::new(),
             waiting: Vec::new(),
@@ -94,7 +109,7 @@ impl Node {
             && self.assigned.is_empty()
             && self.waiting.is_empty()
             && self.outbox.values().all(VecDeque::is_empty)
-            && self.parts.values().all(|part| part.offsets.is_idle())
+            && self.parts.values().all(|part| part.open.is_empty())
     }
 
     pub fn acts(&self, cluster: &Cluster, wake: f64, healed: bool, add: &mut dyn FnMut(f64, NodeAct)) {
@@ -117,9 +132,12 @@ impl Node {
                     add(1.0, NodeAct::Process(*partition, lane));
                 }
             }
-            if part.offsets.position() > part.committed {
-                add(0.7, NodeAct::Commit(*partition));
-            }
+        }
+        if !self.parts.is_empty() {
+            add(0.2, NodeAct::Tick);
+        }
+        if !self.commits.is_empty() {
+            add(1.0, NodeAct::CommitArrives);
         }
         for (topic, queue) in &self.outbox {
             if !queue.is_empty() {
@@ -142,19 +160,29 @@ impl Node {
             NodeAct::NoticeLoss(partition) => self.forget(partition),
             NodeAct::Poll(partition) => self.poll(partition, cluster),
             NodeAct::Process(partition, lane) => self.process(partition, lane, cluster),
-            NodeAct::Commit(partition) => self.commit(partition, cluster),
+            NodeAct::Tick => {}
+            NodeAct::CommitArrives => self.commit_arrives(cluster),
             NodeAct::Deliver(topic) => self.deliver(topic, cluster),
             NodeAct::Send => self.send(cluster),
             NodeAct::GiveUp(request) => self.give_up(request, cluster),
         }
+        for commit in self.intake.commit_due(cluster.now) {
+            let generation = self.parts.get(&(commit.partition as usize)).map_or(0, |part| part.generation);
+            self.commits.push_back((generation, commit));
+        }
     }
 
-    /// Gives a partition back in order: what is done is committed.
+    /// Gives a partition back: what is done is committed, behind all commits that are under way.
     pub fn revoke(&mut self, partition: usize, cluster: &mut Cluster) -> bool {
-        if !self.parts.contains_key(&partition) {
-            return false;
+        let Some(part) = self.parts.get(&partition) else { return false };
+        let generation = part.generation;
+        self.intake.begin_revoke(partition as u32);
+        while !self.commits.is_empty() {
+            self.commit_arrives(cluster);
         }
-        self.commit(partition, cluster);
+        if let Some(commit) = self.intake.release(partition as u32, cluster.now) {
+            self.store(generation, commit, cluster);
+        }
         self.forget(partition);
         true
     }
@@ -164,45 +192,45 @@ impl Node {
         records as u64
     }
 
-    /// A takeover begins with a commit that raises the tenure.
-    fn claim(&mut self, partition: usize, cluster: &mut Cluster) {
+    fn claim(&mut self, partition: usize, cluster: &Cluster) {
         let Some(generation) = self.assigned.remove(&partition) else { return };
-        let mut committed = cluster.committed(self.group(), partition).clone();
-        committed.tenure += 1;
-        if !cluster.commit(self.group(), partition, self.index, generation, committed.clone()) {
-            return;
-        }
         self.forget(partition);
-        let part = Part {
-            generation,
-            tenure: committed.tenure,
-            position: committed.offset,
-            committed: committed.offset,
-            offsets: OffsetTracker::new(committed.offset),
-            stale: StaleFilter::new(committed.generations),
-            lanes: Default::default(),
-        };
+        let committed = cluster.committed(self.group(), partition);
+        let before = committed.metadata.as_deref().map(|metadata| (committed.offset, metadata));
+        let taken = self.intake.take_over(partition as u32, before, 0..self.end(cluster, partition), cluster.now);
+        let part = Part { generation, tenure: taken.tenure, position: taken.offset, open: HashMap::new(), lanes: Default::default() };
         self.parts.insert(partition, part);
     }
 
     fn forget(&mut self, partition: usize) {
-        if let Some(part) = self.parts.remove(&partition) {
-            self.waiting.retain(|operation| (operation.held.partition, operation.held.generation) != (partition, part.generation));
-        }
+        self.intake.lost(partition as u32);
+        self.parts.remove(&partition);
+        self.waiting.retain(|operation| operation.held.partition != partition);
     }
 
-    fn commit(&mut self, partition: usize, cluster: &mut Cluster) {
+    fn commit_arrives(&mut self, cluster: &mut Cluster) {
+        let Some((generation, commit)) = self.commits.pop_front() else { return };
+        let (partition, number) = (commit.partition, commit.number);
+        let ok = self.store(generation, commit, cluster);
+        self.intake.commit_answered(partition, number, ok);
+    }
+
+    fn store(&self, generation: u64, commit: Commit, cluster: &mut Cluster) -> bool {
+        let committed = Committed { offset: commit.offset, metadata: Some(commit.metadata) };
+        cluster.commit(self.group(), commit.partition as usize, self.index, generation, committed)
+    }
+
+    /// A send has failed: all work of the partition is dropped and done again.
+    fn rewind(&mut self, partition: usize, cluster: &Cluster) {
+        let Some(taken) = self.intake.rewind(partition as u32, cluster.now) else { return };
         let Some(part) = self.parts.get_mut(&partition) else { return };
-        let offset = part.offsets.position();
-        if offset == part.committed {
-            return;
-        }
-        let committed = Committed { offset, tenure: part.tenure, generations: part.stale.state_at(offset).clone() };
-        let generation = part.generation;
-        if cluster.commit(self.group(), partition, self.index, generation, committed)
-            && let Some(part) = self.parts.get_mut(&partition)
-        {
-            part.committed = offset;
+        part.tenure = taken.tenure;
+        part.position = taken.offset;
+        part.open.clear();
+        part.lanes = Default::default();
+        self.waiting.retain(|operation| operation.held.partition != partition);
+        for queue in self.outbox.values_mut() {
+            queue.retain(|message| message.held().partition != partition);
         }
     }
 
@@ -210,26 +238,30 @@ impl Node {
         let is_indexer = self.role == Role::Indexer;
         let Some(part) = self.parts.get_mut(&partition) else { return };
         let offset = part.position;
-        part.position += 1;
-        part.offsets.begin(offset);
-        let (origin, generation, id) = if is_indexer {
+        let (generation, id) = if is_indexer {
             let output = &cluster.dest[partition][offset as usize];
-            (output.partition as u64, output.attempt, &output.id)
+            (Generation { origin: output.partition as u64, number: output.attempt, remember: true }, &output.id)
         } else {
             let record = &cluster.source[partition][offset as usize];
-            (0, record.epoch, &record.doc.id)
+            (Generation { origin: 0, number: record.epoch, remember: record.epoch > 0 }, &record.doc.id)
         };
-        if part.stale.passes(offset, &origin, generation) {
-            part.lanes[spread(id) as usize / 7 % 2].push_back(offset);
-        } else {
-            part.offsets.release(offset);
+        match self.intake.offer(partition as u32, offset, Some(generation)) {
+            Admission::Start { tenure } => {
+                assert_eq!(tenure, part.tenure);
+                part.position += 1;
+                part.open.insert(offset, 1);
+                part.lanes[spread(id) as usize / 7 % 2].push_back(offset);
+            }
+            Admission::Stale => part.position += 1,
+            Admission::Hold => {}
+            other => panic!("{partition}/{offset}: {other:?}"),
         }
     }
 
     fn process(&mut self, partition: usize, lane: usize, cluster: &mut Cluster) {
         let Some(part) = self.parts.get_mut(&partition) else { return };
         let Some(offset) = part.lanes[lane].pop_front() else { return };
-        let held = Held { partition, generation: part.generation, offset };
+        let held = Held { partition, tenure: part.tenure, offset };
         if self.role == Role::Indexer {
             self.waiting.push(Operation { output: cluster.dest[partition][offset as usize].clone(), held });
             return;
@@ -294,6 +326,18 @@ impl Node {
 
     fn deliver(&mut self, topic: Topic, cluster: &mut Cluster) {
         let Some(message) = self.outbox.get_mut(&topic).and_then(VecDeque::pop_front) else { return };
+        let held = message.held();
+        let fails = self.part(held).is_some() && cluster.random.chance(cluster.hazards.failed_send);
+        if fails && cluster.random.chance(0.5) {
+            return self.rewind(held.partition, cluster);
+        }
+        self.write(message, cluster);
+        if fails {
+            self.rewind(held.partition, cluster);
+        }
+    }
+
+    fn write(&mut self, message: Message, cluster: &mut Cluster) {
         match message {
             Message::Output(output, held) => {
                 let partition = cluster.partition_of(&output.id);
@@ -350,7 +394,7 @@ impl Node {
         for (operation, answer) in answers {
             let Operation { output, held } = &operation;
             self.in_flight.remove(&output.id);
-            if self.parts.get(&held.partition).is_none_or(|part| part.generation != held.generation) {
+            if self.part(*held).is_none() {
                 continue;
             }
             let outcome = match answer {
@@ -370,18 +414,30 @@ impl Node {
 
     fn hold(&mut self, held: Held) {
         if let Some(part) = self.part(held) {
-            part.offsets.hold(held.offset);
+            *part.open.entry(held.offset).or_insert(0) += 1;
         }
     }
 
     fn release(&mut self, held: Held) {
-        if let Some(part) = self.part(held) {
-            part.offsets.release(held.offset);
+        let Some(part) = self.part(held) else { return };
+        let Some(open) = part.open.get_mut(&held.offset) else { return };
+        *open -= 1;
+        if *open == 0 {
+            part.open.remove(&held.offset);
+            self.intake.settled(held.partition as u32, held.tenure, held.offset);
         }
     }
 
     fn part(&mut self, held: Held) -> Option<&mut Part> {
-        self.parts.get_mut(&held.partition).filter(|part| part.generation == held.generation)
+        self.parts.get_mut(&held.partition).filter(|part| part.tenure == held.tenure)
+    }
+}
+
+impl Message {
+    fn held(&self) -> Held {
+        match self {
+            Self::Output(_, held) | Self::Letter(_, _, held) | Self::Event(_, held) => *held,
+        }
     }
 }
 

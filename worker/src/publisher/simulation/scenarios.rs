@@ -23,6 +23,8 @@ const CALM: Hazards = Hazards {
     fails: false,
     drops: false,
     too_large: false,
+    failed_send: 0.0,
+    off: None,
 };
 /// Documents of all kinds.
 const MIXED: Hazards = Hazards { children: true, fails: true, drops: true, retry: 0.1, ..CALM };
