@@ -174,6 +174,12 @@ impl SourceReader for KafkaReader {
 #[derive(Clone)]
 pub struct Outlet(Sender<Report>);
 
+impl Outlet {
+    pub(super) fn new(reports: Sender<Report>) -> Self {
+        Self(reports)
+    }
+}
+
 impl EventSink for Outlet {
     fn report(&self, events: EventBatch) {
         // without the role thread nobody listens any more, and nothing more is committed

@@ -6,6 +6,7 @@
 
 mod arrivals;
 mod departures;
+mod desk;
 mod figures;
 mod lanes;
 mod membership;
@@ -15,6 +16,7 @@ mod record;
 mod role;
 mod tickets;
 
+pub use desk::{Desk, DeskOwner};
 pub use figures::{CourierFigures, Figures};
 pub use lanes::{KafkaReader, LaneEnds, Outlet, TopicDest, lanes};
 pub use outbox::Fault;

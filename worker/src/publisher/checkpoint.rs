@@ -86,6 +86,11 @@ impl CheckpointTracker {
         self.covered
     }
 
+    /// Whether everything that was handed on is covered by the last checkpoint, as far as one can be.
+    pub fn is_covered(&self) -> bool {
+        self.covered == self.given_out
+    }
+
     /// The checkpoint to write now, if one would say more than the last. `returned`: the connector has given all that its source
     /// has, and everything was handed on. Offsets: see [`Checkpoint::source_offsets`].
     pub fn due(&mut self, returned: bool, source_offsets: &BTreeMap<u32, u64>) -> Option<Checkpoint> {

@@ -2,10 +2,12 @@
 
 use super::summary::{FailureSample, Samples};
 use crate::{
-    event::EventBatch,
+    event::{Detail, EventBatch},
     publisher::{
         StepState,
         ledger::{Applied, Ledger},
+        log::LogRecord,
+        recovery::{self, Seen},
     },
 };
 use penstock_crds::ingest_run::Counts;
@@ -22,6 +24,26 @@ pub(super) struct Accounting {
 impl Accounting {
     pub(super) fn new(epoch: u64, state: Arc<StepState>) -> Self {
         Self { ledger: Ledger::new(epoch), state, samples: Samples::default(), applied: Applied::default() }
+    }
+
+    /// Goes on with what earlier publishers left.
+    pub(super) fn resume(&mut self, ledger: Ledger) {
+        self.ledger = ledger;
+    }
+
+    /// A document that an earlier publisher saw fail.
+    pub(super) fn sample(&mut self, detail: &Detail) {
+        self.samples.add(detail);
+    }
+
+    /// Enters a record of the run's log that stands behind the own epoch.
+    pub(super) fn read_on(&mut self, epoch: u64, offset: u64, record: &LogRecord) -> Seen {
+        self.ledger.published_to(self.state.published());
+        let seen = recovery::read_on(&mut self.ledger, epoch, offset, record, &mut |detail| self.samples.add(detail));
+        if let Seen::Events(applied) = seen {
+            self.applied.add(applied);
+        }
+        seen
     }
 
     /// Enters events.

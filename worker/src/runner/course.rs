@@ -2,6 +2,7 @@
 
 use super::{
     accounting::Accounting,
+    deadlines::{Deadlines, check_failed},
     outcome::StepError,
     step::{Flow, Step},
     threads::{ConnectorEnd, Message, Threads},
@@ -28,23 +29,16 @@ pub(super) struct Course<'a> {
     error: Option<StepError>,
     connector_end: Option<ConnectorEnd>,
     lanes_left: usize,
-    begun: Instant,
-    suspended: Duration,
-    last_tick: Instant,
-    /// The sum of published and closed documents, and when it last grew.
-    moved: (u64, Instant),
-    stalled: bool,
+    deadlines: Deadlines,
     drain_until: Option<Instant>,
     abort_until: Option<Instant>,
 }
 
 impl<'a> Course<'a> {
     pub(super) fn new(step: &'a Step<'a>, threads: Threads) -> Self {
-        let now = Instant::now();
-        let lanes_left = threads.lanes;
+        let (lanes_left, deadlines) = (threads.lanes, Deadlines::new(Instant::now()));
         let (error, connector_end, drain_until, abort_until) = (None, None, None, None);
-        let (begun, suspended, last_tick, moved, stalled) = (now, Duration::ZERO, now, (0, now), false);
-        Self { step, threads, error, connector_end, lanes_left, begun, suspended, last_tick, moved, stalled, drain_until, abort_until }
+        Self { step, threads, error, connector_end, lanes_left, deadlines, drain_until, abort_until }
     }
 
     pub(super) fn run(mut self, accounting: &mut Accounting) -> Flow {
@@ -116,9 +110,10 @@ impl<'a> Course<'a> {
 
     /// More failed documents than are allowed end the step; what was accepted is still finished.
     fn check_failed(&mut self, failed: u64) {
-        let allowed = self.step.limits.max_failed.filter(|allowed| self.error.is_none() && failed > *allowed);
-        if let Some(allowed) = allowed {
-            self.error = Some(StepError::FailurePolicy { failed, allowed: allowed.to_string() });
+        if self.error.is_none()
+            && let Err(error) = check_failed(self.step, failed)
+        {
+            self.error = Some(error);
             self.step.state.stop_publishing();
         }
     }
@@ -126,20 +121,10 @@ impl<'a> Course<'a> {
     /// Looks at clocks and requests. Also a step that has failed and finishes its work must do so in time.
     fn check_clocks(&mut self, counts: &Counts) {
         let now = Instant::now();
-        if self.step.state.is_suspended() {
-            self.suspended += now - self.last_tick;
-            self.moved.1 = now;
-        }
-        self.last_tick = now;
-        self.check_progress(now, counts.published + (counts.published - counts.pending), counts.pending);
-        if self.abort_until.is_none() {
-            let timeout = self.step.connector.timeout;
-            if now - self.begun > timeout.get() + self.suspended {
-                self.fail(StepError::Timeout { timeout: timeout.to_string(), pending: counts.pending });
-            } else if let (true, Some(stuck)) = (self.step.limits.exit_on_stuck, self.step.health.stuck().into_iter().next()) {
-                let stage = self.step.pipeline.stages.get(stuck.stage).map(|stage| stage.display_name(stuck.stage)).unwrap_or_default();
-                self.fail(StepError::Stuck { stage, id: stuck.id, seconds: stuck.since.as_secs() });
-            }
+        if let Err(error) = self.deadlines.look(self.step, now, counts)
+            && self.abort_until.is_none()
+        {
+            self.fail(error);
         }
         let control = &self.step.control;
         if control.is_ending() {
@@ -152,20 +137,6 @@ impl<'a> Course<'a> {
             if (control.abort.is_cancelled() || until <= now) && self.abort_until.is_none() {
                 self.abort();
             }
-        }
-    }
-
-    /// Says once when nothing has moved for too long. A slow backend is no failure.
-    fn check_progress(&mut self, now: Instant, progress: u64, pending: u64) {
-        if progress != self.moved.0 {
-            self.moved = (progress, now);
-            self.stalled = false;
-            return;
-        }
-        let deadline = self.step.limits.progress_deadline;
-        if !self.stalled && now - self.moved.1 > deadline {
-            self.stalled = true;
-            tracing::warn!(connector = self.step.connector.name, pending, seconds = deadline.as_secs(), "no progress");
         }
     }
 
@@ -205,11 +176,9 @@ mod tests {
         event::{EventBatch, Outcome, Tag},
         messenger::local,
         runner::tests::Stand,
-        telemetry::testing::logged,
     };
     use crossbeam_channel::Sender;
     use std::sync::Arc;
-    use tracing::Level;
 
     fn threads(lanes: usize) -> (Sender<Message>, Threads) {
         let (sender, messages) = crossbeam_channel::unbounded();
@@ -235,7 +204,7 @@ mod tests {
         }
         let mut accounting = Accounting::new(1, Arc::clone(&step.state));
         let mut course = Course::new(&step, threads);
-        course.begun -= Duration::from_secs(2);
+        course.deadlines = Deadlines::new(Instant::now() - Duration::from_secs(2));
         let flow = course.run(&mut accounting);
         assert!(matches!(flow, Flow::Complete), "the time was over, and so was the work: {flow:?}");
         assert_eq!(accounting.show().finished, 1_000);
@@ -253,29 +222,5 @@ mod tests {
         let flow = Course::new(&step, threads).run(&mut Accounting::new(1, Arc::clone(&step.state)));
         let Flow::Failed(error) = flow else { panic!("{flow:?}") };
         assert!(error.to_string().starts_with("1 documents are unaccounted for, among them number 2;"), "{error}");
-    }
-
-    #[test]
-    fn a_step_without_progress_is_reported_once_and_does_not_fail_x17() {
-        let stand = Stand::new(r#"{"sequence": {"count": 1}}"#);
-        let mut step = stand.step();
-        step.limits.progress_deadline = Duration::from_secs(600);
-        let mut course = Course::new(&step, threads(1).1);
-        let begun = course.begun;
-        let minutes = |minutes: u64| begun + Duration::from_secs(minutes * 60);
-        let ((), log) = logged(Level::INFO, || {
-            course.check_progress(minutes(0), 5, 3);
-            course.check_progress(minutes(9), 5, 3);
-        });
-        assert_eq!(log, "");
-        let ((), log) = logged(Level::INFO, || (11..60).for_each(|minute| course.check_progress(minutes(minute), 5, 3)));
-        assert_eq!(log.matches("WARN penstock::runner::course: no progress").count(), 1, "{log}");
-        assert!(log.contains("pending=3") && log.contains("seconds=600"), "{log}");
-        let ((), log) = logged(Level::INFO, || {
-            course.check_progress(minutes(60), 6, 2);
-            course.check_progress(minutes(71), 6, 2);
-        });
-        assert_eq!(log.matches("WARN penstock::runner::course: no progress").count(), 1, "it went on and stood still again: {log}");
-        assert!(course.error.is_none() && course.abort_until.is_none());
     }
 }

@@ -3,6 +3,8 @@
 mod accounting;
 mod control;
 mod course;
+mod deadlines;
+mod kafka;
 mod outcome;
 mod shared_files;
 mod step;

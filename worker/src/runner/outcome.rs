@@ -1,6 +1,9 @@
 //! Why a step ended, in terms of what a caller does about it.
 
-use crate::{actions::ActionError, connectors::ConnectorError, indexers::BackendError, pipeline::BuildError, worker_lane::LaneError};
+use crate::{
+    actions::ActionError, connectors::ConnectorError, courier::CourierError, indexers::BackendError, kafka::KafkaError,
+    pipeline::BuildError, publisher::log::LogError, worker_lane::LaneError,
+};
 
 /// A step could not do its work: structural, not a matter of single documents.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +66,40 @@ pub enum StepError {
         /// Since when.
         seconds: u64,
     },
+    /// A client of Kafka failed.
+    #[error(transparent)]
+    Kafka(#[from] KafkaError),
+    /// The way of the documents through Kafka is broken.
+    #[error(transparent)]
+    Courier(#[from] CourierError),
+    /// The run's log cannot be used.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The manifests lack the connection of a pipeline.
+    #[error("there is no KafkaConnection `{connection}`, which pipeline `{pipeline}` names in kafkaRef")]
+    NoKafkaConnection {
+        /// The pipeline.
+        pipeline: String,
+        /// The connection.
+        connection: String,
+    },
+    /// Topics are missing, or not as they must be.
+    #[error("{0}")]
+    Topics(String),
+    /// Kafka refused a document or an event of the publisher.
+    #[error("Kafka refused a record for topic `{topic}` for good: {reason}; what is acknowledged stays, start the run again with the same id")]
+    Refused {
+        /// The topic.
+        topic: String,
+        /// Why.
+        reason: String,
+    },
+    /// Another publisher goes on with the step.
+    #[error("a newer publisher (epoch {by}) has taken over; this one has ended, nothing is lost")]
+    Superseded {
+        /// Its epoch.
+        by: u64,
+    },
     /// The system does not give what is needed.
     #[error("failed to {what}")]
     System {
@@ -86,6 +123,8 @@ pub enum FailureClass {
     Unreachable,
     /// A fault of the program, or it was stuck.
     Internal,
+    /// A newer publisher goes on.
+    Superseded,
 }
 
 impl StepError {
@@ -93,6 +132,10 @@ impl StepError {
     pub fn class(&self) -> FailureClass {
         match self {
             Self::Backend(error) if error.unreachable => FailureClass::Unreachable,
+            Self::Kafka(error) | Self::Courier(CourierError::Kafka(error)) if error.is_unreachable() => FailureClass::Unreachable,
+            Self::Log(LogError::Unreachable { .. }) => FailureClass::Unreachable,
+            Self::Superseded { .. } => FailureClass::Superseded,
+            Self::Courier(CourierError::Ill(_)) => FailureClass::Internal,
             Self::Action(error) if error.is_unreachable() => FailureClass::Unreachable,
             Self::ConnectorPanic(_) | Self::LanePanic(_) | Self::Unaccounted { .. } | Self::Stuck { .. } | Self::System { .. } => {
                 FailureClass::Internal

@@ -168,6 +168,19 @@ impl Step<'_> {
         Ok(actions::run(&self.connector.post, &self.context, When::Post).await?)
     }
 
+    /// What a publisher with that epoch works with.
+    pub(super) fn publisher_settings(&self, epoch: u64) -> PublisherSettings {
+        PublisherSettings {
+            max_pending: self.connector.max_pending.and_then(|max| u64::try_from(max).ok()).unwrap_or(MAX_PENDING),
+            max_rate: self.connector.max_rate,
+            collapse: self.connector.collapse,
+            limit: self.limits.documents,
+            epoch,
+            after: 0,
+            checkpoints: None,
+        }
+    }
+
     /// From the first document to the last event.
     fn flow(
         &self,
@@ -176,15 +189,7 @@ impl Step<'_> {
         connector: Box<dyn connectors::Connector>,
         accounting: &mut Accounting,
     ) -> Flow {
-        let settings = PublisherSettings {
-            max_pending: self.connector.max_pending.and_then(|max| u64::try_from(max).ok()).unwrap_or(MAX_PENDING),
-            max_rate: self.connector.max_rate,
-            collapse: self.connector.collapse,
-            limit: self.limits.documents,
-            epoch: 1,
-            after: 0,
-            checkpoints: None,
-        };
+        let settings = self.publisher_settings(1);
         match Threads::start(self, plan, backend, connector, settings) {
             Ok(threads) => {
                 let flow = Course::new(self, threads).run(accounting);

@@ -2,13 +2,13 @@
 
 use super::{outcome::StepError, step::Step};
 use crate::{
-    connectors::{Connector, ConnectorError},
+    connectors::{Connector, ConnectorError, ResumeFrom},
     event::EventBatch,
     health::LaneProgress,
     indexers::{Backend, BackendError, EventSink, IndexerLane, IndexerOutputs},
     messenger::{
-        SourceWriter,
-        local::{self, Abort, LocalReader, LocalWriter},
+        Dest, SourceReader, SourceWriter,
+        local::{self, Abort},
     },
     pipeline::Plan,
     publisher::{Publisher, PublisherEnd, PublisherSettings},
@@ -106,11 +106,16 @@ impl Threads {
                 attempt: 1,
             };
             let lane = WorkerLane { reader, pipeline, dest, outputs, progress: lane_progress };
-            spawn_lane(index, lane, sender.clone())?;
+            let tell = sender.clone();
+            spawn_lane(index, lane, move |ended| {
+                let _ = tell.send(Message::LaneEnded(ended));
+            })?;
         }
         step.health.watch(progress, step.pipeline.workers.max_processing.get());
         let publisher = Publisher::new(writer, Arc::clone(&step.state), events, Arc::clone(&step.dead_letter), settings);
-        spawn_connector(connector, publisher, sender)?;
+        spawn_connector(connector, publisher, None, move |end| {
+            let _ = sender.send(Message::ConnectorEnded(end));
+        })?;
         Ok(Self { messages, abort, lanes })
     }
 }
@@ -123,7 +128,12 @@ fn lane_count(step: &Step<'_>) -> usize {
     }
 }
 
-fn spawn_lane(index: usize, lane: WorkerLane<LocalReader, IndexerLane>, sender: Sender<Message>) -> io::Result<()> {
+/// Starts the thread of a lane, which says how it ended.
+pub(super) fn spawn_lane<R, D>(index: usize, lane: WorkerLane<R, D>, tell: impl FnOnce(Result<(), StepError>) + Send + 'static) -> io::Result<()>
+where
+    R: SourceReader + 'static,
+    D: Dest + Send + 'static,
+{
     let span = Span::current();
     thread::Builder::new().name(format!("lane-{index}")).stack_size(LANE_STACK).spawn(move || {
         let _inside = span.entered();
@@ -131,24 +141,33 @@ fn spawn_lane(index: usize, lane: WorkerLane<LocalReader, IndexerLane>, sender: 
             Ok(result) => result.map_err(StepError::Lane),
             Err(panic) => Err(StepError::LanePanic(panic_message(&*panic))),
         };
-        let _ = sender.send(Message::LaneEnded(ended));
+        tell(ended);
     })?;
     Ok(())
 }
 
-fn spawn_connector(mut connector: Box<dyn Connector>, publisher: Publisher<LocalWriter>, sender: Sender<Message>) -> io::Result<()> {
+/// Starts the thread of a connector, which says how it ended.
+pub(super) fn spawn_connector(
+    mut connector: Box<dyn Connector>,
+    publisher: Publisher<impl SourceWriter + 'static>,
+    from: Option<ResumeFrom>,
+    tell: impl FnOnce(ConnectorEnd) + Send + 'static,
+) -> io::Result<()> {
     let span = Span::current();
     thread::Builder::new().name("connector".into()).spawn(move || {
         let _inside = span.entered();
-        let end = run_connector(&mut *connector, publisher);
-        let _ = sender.send(Message::ConnectorEnded(end));
+        tell(run_connector(&mut *connector, publisher, from.as_ref()));
     })?;
     Ok(())
 }
 
 /// The work of the connector's thread. Whatever the connector does, what it gave is handed on and it is closed.
-fn run_connector(connector: &mut dyn Connector, mut publisher: Publisher<impl SourceWriter>) -> ConnectorEnd {
-    let executed = catch_unwind(AssertUnwindSafe(|| connector.execute(&mut publisher, None)));
+fn run_connector(
+    connector: &mut dyn Connector,
+    mut publisher: Publisher<impl SourceWriter>,
+    from: Option<&ResumeFrom>,
+) -> ConnectorEnd {
+    let executed = catch_unwind(AssertUnwindSafe(|| connector.execute(&mut publisher, from)));
     let stopped = publisher.finish();
     match catch_unwind(AssertUnwindSafe(|| connector.close())) {
         Ok(Ok(())) => {}
@@ -163,7 +182,7 @@ fn run_connector(connector: &mut dyn Connector, mut publisher: Publisher<impl So
     }
 }
 
-fn panic_message(panic: &(dyn Any + Send)) -> String {
+pub(super) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
 }
@@ -172,7 +191,7 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
 mod tests {
     use super::*;
     use crate::{
-        connectors::{Publish, ResumeFrom},
+        connectors::Publish,
         indexers::{DeadLetter, Letter},
         messenger::recording::Recording,
         publisher::StepState,
@@ -215,7 +234,7 @@ mod tests {
             let (writer, _readers, _) = local::channel(1);
             let settings = PublisherSettings { max_pending: 1, max_rate: None, collapse: false, limit: None, epoch: 1, after: 0, checkpoints: None };
             let publisher = Publisher::new(writer, StepState::new(), Arc::new(Recording::new()), Arc::new(Nowhere), settings);
-            let (end, log) = logged(Level::INFO, || run_connector(&mut Unclosable(close), publisher));
+            let (end, log) = logged(Level::INFO, || run_connector(&mut Unclosable(close), publisher, None));
             assert!(matches!(end, ConnectorEnd::Returned(None)), "{end:?}");
             assert!(log.contains("WARN") && log.contains(expected), "{log}");
         }

@@ -67,8 +67,6 @@ struct State {
 pub struct Acknowledged {
     /// Every document up to this number that was sent is in the source topic.
     pub up_to: u64,
-    /// For each partition the highest offset that a document has.
-    pub offsets: BTreeMap<u32, u64>,
     /// Documents that are too large for a record of the topic, with their value: they fail.
     pub too_large: Vec<(u64, Vec<u8>)>,
 }
@@ -99,14 +97,12 @@ impl SourceAcks {
             return Err(fault.clone());
         }
         let too_large = std::mem::take(&mut state.too_large);
-        Ok(Acknowledged { up_to: state.on_their_way.position() - 1, offsets: state.offsets.clone(), too_large })
+        Ok(Acknowledged { up_to: state.on_their_way.position() - 1, too_large })
     }
 
-    /// Waits until all that was sent is acknowledged, at most so long.
-    pub fn flush(&self, at_most: Duration) {
-        // what is left then is still on its way, and seen as such
-        let _ = self.producer.flush(at_most);
-        self.serve(Duration::ZERO);
+    /// For each partition the highest offset that a document has.
+    pub fn offsets(&self) -> BTreeMap<u32, u64> {
+        self.state.lock().offsets.clone()
     }
 
     fn serve(&self, wait: Duration) {

@@ -1,0 +1,100 @@
+//! The publisher's own letters and events: records that its connector could not read, documents too large to be sent.
+
+use super::{
+    lanes::{Kept, Outlet, Report},
+    outbox::{Events, Fault, Outbox},
+};
+use crate::{
+    event::{Detail, EventBatch, Outcome, Tag},
+    kafka::{
+        Connection, KafkaError,
+        letter::{LetterContent, LetterHeaders},
+    },
+};
+use crossbeam_channel::Receiver;
+use jiff::Timestamp;
+use std::{sync::Arc, time::Duration};
+
+/// Whose desk it is.
+#[derive(Clone, Debug)]
+pub struct DeskOwner {
+    /// The id of the run.
+    pub run: String,
+    /// The connector.
+    pub step: String,
+    /// The pipeline.
+    pub pipeline: String,
+    /// The publisher's epoch.
+    pub epoch: u64,
+    /// The topic of the run's events.
+    pub log: String,
+}
+
+/// Sends what the publisher itself has to say of documents. Used by one thread.
+pub struct Desk {
+    outbox: Outbox,
+    owner: DeskOwner,
+    log: Arc<str>,
+    reports: Receiver<Report>,
+}
+
+impl Desk {
+    /// A desk, and where the connector's thread hands things to it.
+    ///
+    /// # Errors
+    /// The client refuses the settings of the connection.
+    pub fn new(connection: &Connection, fail_topic: &str, owner: DeskOwner) -> Result<(Self, Outlet), KafkaError> {
+        let (sender, reports) = crossbeam_channel::unbounded();
+        let log = owner.log.as_str().into();
+        Ok((Self { outbox: Outbox::new(connection, fail_topic)?, owner, log, reports }, Outlet::new(sender)))
+    }
+
+    /// A document that Kafka found too large: it fails.
+    pub fn too_large(&mut self, seq: u64, value: Vec<u8>) {
+        let reason = format!("the document has {} bytes, more than a record of the source topic may have", value.len());
+        let tag = Tag::source(seq);
+        let (id, stage) = (String::new(), String::new());
+        self.letter(&Kept { tag, id: id.clone(), stage: stage.clone(), reason: reason.clone(), attempts: 1, value, is_document: true });
+        let mut events = EventBatch::new(self.owner.epoch, 1, Outcome::Failed);
+        events.push_with(tag, Detail { seq, id, stage, reason });
+        self.events(events);
+    }
+
+    /// Lets the client work. The answer: numbers of documents whose event is in the log.
+    ///
+    /// # Errors
+    /// The broker refused a record for good.
+    pub fn poll(&mut self) -> Result<Vec<u64>, Fault> {
+        while let Ok(report) = self.reports.try_recv() {
+            match report {
+                Report::Letter(letter) => self.letter(&letter),
+                Report::Events(events) => self.events(events),
+            }
+        }
+        Ok(self.outbox.poll(Duration::ZERO)?.settled.into_iter().map(|tag| tag.seq).collect())
+    }
+
+    fn events(&mut self, events: EventBatch) {
+        let settles = events.tags().collect();
+        self.outbox.events(events.outcome, Events { record: Some((Arc::clone(&self.log), events)), settles });
+    }
+
+    fn letter(&mut self, letter: &Kept) {
+        let headers = LetterHeaders {
+            run: self.owner.run.as_str().into(),
+            step: self.owner.step.as_str().into(),
+            pipeline: self.owner.pipeline.as_str().into(),
+            stage: letter.stage.as_str().into(),
+            reason: letter.reason.as_str().into(),
+            attempts: Some(letter.attempts),
+            time: Some(Timestamp::now()),
+            source: None,
+            epoch: Some(self.owner.epoch),
+            seq: Some(letter.tag.seq),
+            ordinal: 0,
+            content: if letter.is_document { LetterContent::Document } else { LetterContent::Raw },
+            truncated: false,
+        };
+        self.outbox.letter(headers, &letter.id, &letter.value);
+    }
+}

@@ -1,0 +1,12 @@
+//! Steps over Kafka: the publisher's side ([`publishing`]), the parts of a pipeline that process documents ([`role`]), and what both
+//! need of the topics.
+
+mod barrier;
+mod publishing;
+mod role;
+mod route;
+
+pub(super) use publishing::publish;
+pub use publishing::Roles;
+pub use role::{RoleEnd, RolePlan, RoleThreads};
+pub use route::Route;

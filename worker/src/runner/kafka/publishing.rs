@@ -1,0 +1,367 @@
+//! The publisher's side of a step over Kafka: claims the run's log, reads what earlier publishers left, runs the connector, writes
+//! checkpoints, counts the events, and ends when every document is accounted for.
+
+use super::{
+    barrier::Passing,
+    role::{RoleEnd, RoleThreads},
+    route::Route,
+};
+use crate::{
+    actions::{self, When},
+    connectors,
+    courier::{Desk, DeskOwner, Outlet},
+    indexers::Backend,
+    messenger::kafka::{Publication, SourceAcks, TopicWriter},
+    publisher::{
+        Publisher, PublisherEnd, PublisherSettings,
+        checkpoint::CheckpointTracker,
+        completion::{self, End, Facts, Next, Post, Source},
+        log::{EventLog, LogRecord},
+        recovery::{self, Recovered, Seen},
+        topic_log::{Appending, TopicLog},
+    },
+    runner::{
+        StepError,
+        accounting::Accounting,
+        deadlines::{Deadlines, check_failed},
+        step::{Flow, Step},
+        threads::{ConnectorEnd, spawn_connector},
+    },
+};
+use crossbeam_channel::Receiver;
+use parking_lot::Mutex;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// How long the log is waited for in each round.
+const ROUND: Duration = Duration::from_millis(20);
+/// Records of the log taken in each round.
+const RECORDS: usize = 1_000;
+/// Time between checkpoints.
+const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(1);
+/// How long one call to the log may take while the broker is in trouble, before the step ends and can be started again.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long roles in this process may take to end.
+const ROLE_GRACE: Duration = Duration::from_secs(30);
+
+/// The parts of the pipeline that run in this process besides the publisher.
+pub struct Roles {
+    /// Their threads.
+    pub threads: Vec<RoleThreads>,
+    /// What they index into.
+    pub backend: Arc<dyn Backend>,
+}
+
+/// A step while it runs.
+struct Publishing<'a, 'b> {
+    step: &'a Step<'a>,
+    route: &'a Route,
+    roles: Option<Roles>,
+    accounting: &'b mut Accounting,
+    log: TopicLog,
+    /// The next record of the log to be read.
+    next: u64,
+    epoch: u64,
+    acks: Arc<SourceAcks>,
+    checkpoints: Arc<Mutex<CheckpointTracker>>,
+    checkpointed: Instant,
+    appending: Vec<(Appending, bool)>,
+    complete: Option<Appending>,
+    desk: Desk,
+    connector: Option<Receiver<ConnectorEnd>>,
+    facts: Facts,
+    barrier: Option<Passing>,
+    deadlines: Deadlines,
+    /// Why the step will have failed, once what was accepted is accounted for.
+    error: Option<StepError>,
+    drain_until: Option<Instant>,
+}
+
+/// Publishes a step and follows it to its end.
+pub(in crate::runner) fn publish(step: &Step<'_>, route: &Route, roles: Option<Roles>, accounting: &mut Accounting) -> Flow {
+    match Publishing::begin(step, route, roles, accounting) {
+        Ok(publishing) => publishing.run(),
+        Err(error) => Flow::Failed(error),
+    }
+}
+
+impl<'a, 'b> Publishing<'a, 'b> {
+    /// Claims the log, then reads it, then starts the connector where the checkpoint says.
+    fn begin(step: &'a Step<'a>, route: &'a Route, roles: Option<Roles>, accounting: &'b mut Accounting) -> Result<Self, StepError> {
+        let connector = connectors::build(step.connector, &step.context).map_err(StepError::Connector)?;
+        let log_topic = route.log(&step.context.run_id)?;
+        let log = TopicLog::open(&route.connection, &log_topic, PATIENCE)?;
+        let name = &step.connector.name;
+        let epoch = recovery::claim(&log, name)?;
+        let recovered = recovery::recover(&log, name, connector.has_cursor(), epoch, &mut |detail| accounting.sample(detail))?;
+        let after = recovered.last_valid();
+        let Recovered { replaced, resume, source_offsets, ended, complete, ledger, .. } = recovered;
+        tracing::info!(epoch, after, ended, complete = complete.is_some(), log = log_topic, "the run's log is claimed");
+        step.state.set_published(after);
+        accounting.resume(ledger);
+        if after == 0 && !ended && complete.is_none() {
+            step.context.runtime.block_on(actions::run(&step.connector.pre, &step.context, When::Pre))?;
+        }
+        let acks = SourceAcks::start(&route.connection, after, source_offsets)?;
+        let checkpoints = Arc::new(Mutex::new(CheckpointTracker::new(epoch, after, resume.clone())));
+        let owner = DeskOwner {
+            run: step.context.run_id.clone(),
+            step: name.clone(),
+            pipeline: step.context.pipeline.clone(),
+            epoch,
+            log: log_topic,
+        };
+        let (desk, outlet) = Desk::new(&route.connection, &route.names.fail, owner)?;
+        let is_over = ended || complete.is_some();
+        let facts = Facts {
+            source: if is_over { Source::Exhausted } else { Source::Reading },
+            end_is_safe: is_over,
+            is_complete: complete.is_some(),
+            ..Facts::default()
+        };
+        let mut publishing = Self {
+            step,
+            route,
+            roles,
+            accounting,
+            log,
+            next: epoch + 1,
+            epoch,
+            acks,
+            checkpoints,
+            checkpointed: Instant::now(),
+            appending: Vec::new(),
+            complete: None,
+            desk,
+            connector: None,
+            facts,
+            barrier: None,
+            deadlines: Deadlines::new(Instant::now()),
+            error: None,
+            drain_until: None,
+        };
+        if !is_over {
+            publishing.start_connector(connector, outlet, after, replaced, resume)?;
+        }
+        Ok(publishing)
+    }
+
+    fn start_connector(
+        &mut self,
+        connector: Box<dyn connectors::Connector>,
+        outlet: Outlet,
+        after: u64,
+        replaced: bool,
+        resume: Option<connectors::ResumeFrom>,
+    ) -> Result<(), StepError> {
+        let step = self.step;
+        let publication =
+            Publication { run: step.context.run_id.clone(), step: step.connector.name.clone(), epoch: self.epoch, replaced };
+        let writer = TopicWriter::new(&self.route.names.source, publication, Arc::clone(&self.acks), step.context.stop.clone());
+        let settings = PublisherSettings { after, checkpoints: Some(Arc::clone(&self.checkpoints)), ..step.publisher_settings(self.epoch) };
+        let publisher = Publisher::new(writer, Arc::clone(&step.state), Arc::new(outlet.clone()), Arc::new(outlet), settings);
+        let (sender, ended) = crossbeam_channel::bounded(1);
+        self.connector = Some(ended);
+        spawn_connector(connector, publisher, resume, move |end| {
+            let _ = sender.send(end);
+        })
+        .map_err(|source| StepError::System { what: "start the thread of the connector", source })
+    }
+
+    fn run(mut self) -> Flow {
+        let end = self.follow();
+        self.step.state.stop_publishing();
+        self.step.context.stop.cancel();
+        self.step.health.unwatch();
+        match (end, self.error.take()) {
+            (Err(error), _) | (Ok(End::Stopped { .. } | End::SourceFailed), Some(error)) => Flow::Failed(error),
+            (Ok(End::Complete), _) => Flow::Complete,
+            (Ok(End::Superseded { by }), _) => Flow::Failed(StepError::Superseded { by }),
+            (Ok(End::Stopped { .. }), None) => Flow::Interrupted,
+            (Ok(End::Unaccounted(pending)), _) => {
+                Flow::Failed(StepError::Unaccounted { pending, sample: self.accounting.pending() })
+            }
+            // the post actions' own error is kept
+            (Ok(End::PostFailed | End::SourceFailed), error) => {
+                Flow::Failed(error.unwrap_or(StepError::ConnectorPanic("it ended without a reason".into())))
+            }
+        }
+    }
+
+    fn follow(&mut self) -> Result<End, StepError> {
+        loop {
+            self.read_log()?;
+            self.take_connector_end();
+            self.take_acknowledged()?;
+            self.take_appended()?;
+            self.watch_roles()?;
+            let counts = self.accounting.show();
+            self.facts.counts = counts;
+            let now = Instant::now();
+            if self.error.is_none()
+                && let Err(error) = check_failed(self.step, counts.failed)
+            {
+                self.stop(error);
+            }
+            self.deadlines.look(self.step, now, &counts)?;
+            self.look_at_control(now);
+            self.write_checkpoint(now)?;
+            match completion::next(&self.facts) {
+                Next::Publish | Next::Drain => {}
+                Next::PassBarrier => self.pass_barrier(now)?,
+                Next::WriteComplete if self.complete.is_none() => {
+                    let record = LogRecord::Complete { epoch: self.epoch, counts };
+                    self.complete = Some(self.log.begin_append(&record)?);
+                }
+                Next::WriteComplete => {}
+                Next::RunPost => self.facts.post = Some(self.run_post()?),
+                Next::End(end) => return Ok(end),
+            }
+        }
+    }
+
+    /// Reads the log on, and enters what it says.
+    fn read_log(&mut self) -> Result<(), StepError> {
+        let records = self.log.read_some(self.next, RECORDS, ROUND)?;
+        for (offset, record) in records {
+            self.next = offset + 1;
+            match self.accounting.read_on(self.epoch, offset, &record) {
+                Seen::Superseded { by } => self.facts.superseded_by = Some(by),
+                Seen::Complete => self.facts.is_complete = true,
+                Seen::Events(_) | Seen::Nothing => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn take_connector_end(&mut self) {
+        let Some(end) = self.connector.as_ref().and_then(|ended| ended.try_recv().ok()) else { return };
+        self.connector = None;
+        self.facts.source = match end {
+            ConnectorEnd::Returned(None | Some(PublisherEnd::Limit)) => Source::Exhausted,
+            ConnectorEnd::Returned(Some(PublisherEnd::DeadLetter(error))) => {
+                self.error.get_or_insert(StepError::DeadLetter(error));
+                Source::Stopped
+            }
+            ConnectorEnd::Returned(Some(PublisherEnd::Stopped)) => Source::Stopped,
+            // what it gave is still processed and counted
+            ConnectorEnd::Failed(error) => {
+                self.error.get_or_insert(StepError::Connector(error));
+                Source::Stopped
+            }
+            ConnectorEnd::Panicked(message) => {
+                self.error.get_or_insert(StepError::ConnectorPanic(message));
+                Source::Stopped
+            }
+        };
+    }
+
+    /// What Kafka has acknowledged of documents, letters and events of our own.
+    fn take_acknowledged(&mut self) -> Result<(), StepError> {
+        let refused = |topic: String, code: &dyn std::fmt::Display| StepError::Refused { topic, reason: code.to_string() };
+        let acknowledged = self.acks.poll(Duration::ZERO).map_err(|fault| refused(fault.topic.clone(), &fault.code))?;
+        for (seq, value) in acknowledged.too_large {
+            self.desk.too_large(seq, value);
+        }
+        let in_log = self.desk.poll().map_err(|fault| refused(fault.topic.clone(), &fault.code))?;
+        let mut checkpoints = self.checkpoints.lock();
+        for seq in in_log {
+            checkpoints.own_failure_logged(seq);
+            self.acks.failed_by_itself(seq);
+        }
+        checkpoints.acknowledged_to(acknowledged.up_to);
+        Ok(())
+    }
+
+    /// Writes a checkpoint if one is due. The last one, with `end`, is written as soon as all is acknowledged.
+    fn write_checkpoint(&mut self, now: Instant) -> Result<(), StepError> {
+        let returned = self.facts.source == Source::Exhausted;
+        let is_last = returned || self.facts.source == Source::Stopped;
+        if self.facts.end_is_safe || !is_last && now - self.checkpointed < CHECKPOINT_INTERVAL {
+            return Ok(());
+        }
+        self.checkpointed = now;
+        let offsets = self.acks.offsets();
+        let due = self.checkpoints.lock().due(returned, &offsets);
+        if let Some(checkpoint) = due {
+            let is_end = checkpoint.end;
+            let appending = self.log.begin_append(&LogRecord::Checkpoint(checkpoint))?;
+            self.appending.push((appending, is_end));
+        }
+        Ok(())
+    }
+
+    /// What of our own records is in the log.
+    fn take_appended(&mut self) -> Result<(), StepError> {
+        let mut left = Vec::new();
+        for (appending, is_end) in self.appending.drain(..) {
+            match appending.wait(Duration::ZERO)? {
+                Some(_) => self.facts.end_is_safe |= is_end,
+                None => left.push((appending, is_end)),
+            }
+        }
+        self.appending = left;
+        if let Some(complete) = &self.complete {
+            complete.wait(Duration::ZERO)?;
+        }
+        Ok(())
+    }
+
+    fn pass_barrier(&mut self, now: Instant) -> Result<(), StepError> {
+        let Self { barrier, acks, route, log, next, .. } = self;
+        let barrier = barrier.get_or_insert_with(|| Passing::behind(&acks.offsets()));
+        self.facts.barrier_passed = barrier.go_on(route, || log.end().ok(), *next, now)?;
+        Ok(())
+    }
+
+    /// Every document is accounted for: makes them visible, then runs the last actions.
+    fn run_post(&mut self) -> Result<Post, StepError> {
+        if let Some(mut roles) = self.roles.take() {
+            for threads in &mut roles.threads {
+                if let RoleEnd::Failed(error) = threads.finish(ROLE_GRACE) {
+                    return Err(error);
+                }
+            }
+            self.step.context.runtime.block_on(roles.backend.commit())?;
+        }
+        let ran = self.step.context.runtime.block_on(actions::run(&self.step.connector.post, &self.step.context, When::Post));
+        Ok(match ran {
+            Ok(()) => Post::Succeeded,
+            Err(error) => {
+                self.error = Some(error.into());
+                Post::Failed
+            }
+        })
+    }
+
+    /// No more is published; what was accepted is still accounted for.
+    fn stop(&mut self, error: StepError) {
+        self.error = Some(error);
+        self.step.state.stop_publishing();
+    }
+
+    /// Asked to end: what is handed over is acknowledged and covered by a checkpoint, the rest is for whoever goes on.
+    fn look_at_control(&mut self, now: Instant) {
+        let control = &self.step.control;
+        if !control.is_ending() {
+            return;
+        }
+        self.step.state.stop_publishing();
+        let until = *self.drain_until.get_or_insert(now + *control.grace);
+        let is_safe = self.facts.source != Source::Reading && self.appending.is_empty() && self.checkpoints.lock().is_covered();
+        self.facts.grace_is_over = control.abort.is_cancelled() || until <= now || is_safe;
+    }
+
+    fn watch_roles(&mut self) -> Result<(), StepError> {
+        for threads in self.roles.iter_mut().flat_map(|roles| &mut roles.threads) {
+            match threads.wait(Duration::ZERO) {
+                Some(RoleEnd::Failed(error)) => return Err(error),
+                Some(RoleEnd::Drained | RoleEnd::Aborted) => return Err(StepError::LanePanic("a part of the pipeline ended early".into())),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,132 @@
+//! The way of a pipeline's documents through Kafka: connection, topics, and whether the topics are as they must be.
+
+use crate::{
+    context::StepContext,
+    kafka::{Admin, Connection, KafkaError, NewTopic, PipelineNames},
+    manifest::{Manifests, Object},
+    runner::StepError,
+};
+use penstock_crds::{
+    PipelineSpec,
+    pipeline::Mode,
+    topics::Topic,
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// How long the first answer of the brokers may take.
+const FIRST_ANSWER: Duration = Duration::from_secs(25);
+/// How long the brokers may take to make topics.
+const CREATION: Duration = Duration::from_secs(30);
+
+/// The way of a pipeline's documents through Kafka.
+#[derive(Clone)]
+pub struct Route {
+    /// How workers, indexers and publishers reach the brokers.
+    pub connection: Arc<Connection>,
+    /// How topics are made and looked at.
+    pub admin: Arc<Admin>,
+    /// The names of topics and groups.
+    pub names: PipelineNames,
+    /// Whether workers and indexers are processes of their own, with a topic between them.
+    pub is_distributed: bool,
+}
+
+impl Route {
+    /// The way of a pipeline; nothing if it flows through memory.
+    ///
+    /// # Errors
+    /// The connection lacks a secret, or there is none of that name.
+    pub fn of(manifests: &Manifests, pipeline: &Object<PipelineSpec>, context: &StepContext) -> Result<Option<Self>, StepError> {
+        let Some(kafka_ref) = pipeline.spec.kafka_ref.as_ref().filter(|_| pipeline.spec.effective_mode() != Mode::Local) else {
+            return Ok(None);
+        };
+        let connection = manifests
+            .kafka_connection(&pipeline.namespace, &kafka_ref.name)
+            .ok_or_else(|| StepError::NoKafkaConnection { pipeline: pipeline.name.clone(), connection: kafka_ref.name.clone() })?;
+        let admin = Connection::for_administration(&connection.spec, &pipeline.namespace, &context.secrets)?;
+        let connection = Arc::new(Connection::new(&connection.spec, &pipeline.namespace, &context.secrets)?);
+        let names = PipelineNames::new(&pipeline.name, &pipeline.spec.topics, connection.prefix());
+        let is_distributed = pipeline.spec.effective_mode() == Mode::Distributed;
+        Ok(Some(Self { connection, admin: Arc::new(Admin::new(&admin)?), names, is_distributed }))
+    }
+
+    /// Whether the brokers answer and take our credentials.
+    ///
+    /// # Errors
+    /// They do not, in words.
+    pub fn check(&self) -> Result<(), KafkaError> {
+        self.connection.check(FIRST_ANSWER).map(|_| ())
+    }
+
+    /// Makes the topics that are missing, and the event topic of the run.
+    ///
+    /// # Errors
+    /// The brokers refuse, or a topic that is there does not fit.
+    pub fn create_topics(&self, spec: &PipelineSpec, run_id: Option<&str>) -> Result<(), StepError> {
+        let new = self.wanted(spec, run_id)?;
+        self.admin.create_topics(&new, CREATION)?;
+        self.check_topics(spec, run_id)
+    }
+
+    /// Whether all topics are there and fit.
+    ///
+    /// # Errors
+    /// All that do not, in one message.
+    pub fn check_topics(&self, spec: &PipelineSpec, run_id: Option<&str>) -> Result<(), StepError> {
+        let wanted = self.wanted(spec, run_id)?;
+        let names: Vec<&str> = wanted.iter().map(|topic| topic.name.as_str()).collect();
+        let found = self.admin.describe_topics(&names, CREATION)?;
+        let mut faults = Vec::new();
+        for topic in &wanted {
+            let is_log = run_id.is_some() && topic.name.starts_with(self.names.event_prefix());
+            match found.get(&topic.name) {
+                None => faults.push(format!("topic `{}` does not exist: create it with {}, or run with --create-topics", topic.name, partitions(topic.partitions))),
+                Some(there) if is_log && there.partitions != 1 => {
+                    faults.push(format!("topic `{}` has {}, but a run's event topic has exactly one: delete it", topic.name, partitions(there.partitions)));
+                }
+                Some(there) if there.partitions < topic.partitions => faults.push(format!(
+                    "topic `{}` has {}, but the Pipeline asks for {}: add partitions while nothing is in it, or lower spec.partitions",
+                    topic.name,
+                    partitions(there.partitions),
+                    topic.partitions
+                )),
+                Some(_) => {}
+            }
+        }
+        if faults.is_empty() { Ok(()) } else { Err(StepError::Topics(faults.join("; "))) }
+    }
+
+    /// The event topic of a run.
+    ///
+    /// # Errors
+    /// The run id cannot stand in the name of a topic.
+    pub fn log(&self, run_id: &str) -> Result<String, StepError> {
+        self.names.event(run_id).map_err(|error| StepError::Topics(error.to_string()))
+    }
+
+    fn wanted(&self, spec: &PipelineSpec, run_id: Option<&str>) -> Result<Vec<NewTopic>, StepError> {
+        let partitions = spec.partitions.and_then(|partitions| u32::try_from(partitions).ok()).unwrap_or(1);
+        let config = |topic: &Option<Topic>, fixed: &[(&str, &str)]| -> BTreeMap<String, String> {
+            let mut config: BTreeMap<String, String> = topic.as_ref().map(|topic| topic.config.clone()).unwrap_or_default();
+            for (key, value) in fixed {
+                config.entry((*key).to_owned()).or_insert_with(|| (*value).to_owned());
+            }
+            config
+        };
+        const FOR_EVER: [(&str, &str); 3] = [("cleanup.policy", "delete"), ("retention.ms", "-1"), ("retention.bytes", "-1")];
+        let topic = |name: &str, partitions: u32, config| NewTopic { name: name.to_owned(), partitions, config };
+        let mut wanted = vec![topic(&self.names.source, partitions, config(&spec.topics.source, &FOR_EVER[..1]))];
+        if self.is_distributed {
+            wanted.push(topic(&self.names.dest, partitions, config(&spec.topics.dest, &FOR_EVER[..1])));
+        }
+        wanted.push(topic(&self.names.fail, 1, config(&spec.topics.fail, &FOR_EVER)));
+        if let Some(run_id) = run_id {
+            wanted.push(topic(&self.log(run_id)?, 1, config(&None, &FOR_EVER)));
+        }
+        Ok(wanted)
+    }
+}
+
+fn partitions(count: u32) -> String {
+    if count == 1 { "1 partition".to_owned() } else { format!("{count} partitions") }
+}
