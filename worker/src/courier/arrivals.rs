@@ -10,7 +10,7 @@ use crate::{
     document::{Fields, RecordTraits, Value},
     event::Tag,
     kafka::header::{HeaderError, RecordHeader},
-    messenger::kafka::intake::{Admission, Generation},
+    messenger::kafka::intake::{Admission, Condemned, Generation},
 };
 use rdkafka::{error::KafkaError, message::BorrowedMessage, types::RDKafkaErrorCode};
 use std::{
@@ -32,15 +32,18 @@ impl Courier {
             Err(error) => return self.broken(&error),
         };
         let partition = rdkafka::Message::partition(&message) as u32;
-        if !self.owned.contains(&partition) || self.is_draining {
+        if !self.owned.contains_key(&partition) || self.is_draining {
             return Ok(());
         }
         self.read += 1;
         let record = Record::of(&message);
-        if let Some(held) = self.held.get_mut(&partition) {
-            held.push_back(record.to_held());
-        } else if let Fate::Hold = self.offer(partition, record)? {
-            self.held.entry(partition).or_default().push_back(record.to_held());
+        match self.held.get_mut(&partition) {
+            Some(held) => held.push_back(record),
+            None => {
+                if let Fate::Hold = self.offer(partition, record) {
+                    self.held.entry(partition).or_default().push_back(record);
+                }
+            }
         }
         Ok(())
     }
@@ -65,38 +68,40 @@ impl Courier {
 
     /// Offers the records again that wait; whether one could start.
     pub(super) fn offer_held(&mut self, now: Instant) -> Result<bool, CourierError> {
-        if let Some(reason) = self.intake.illness() {
-            return Err(CourierError::Ill(reason));
+        if self.intake.is_ill() {
+            return Err(CourierError::Ill);
         }
-        let mut moved = self.settle_set_aside(now);
+        let mut moved = self.fail_condemned(now);
         let waiting: Vec<u32> = self.held.keys().copied().collect();
         for partition in waiting {
-            while let Some(mut held) = self.held.remove(&partition) {
-                let Some(first) = held.pop_front() else { break };
-                if let Fate::Hold = self.offer(partition, first.as_record())? {
-                    held.push_front(first);
-                    self.held.insert(partition, held);
+            let Some(mut held) = self.held.remove(&partition) else { continue };
+            while let Some(first) = held.first() {
+                if let Fate::Hold = self.offer(partition, first.as_record()) {
                     break;
                 }
+                held.pop_front();
                 moved = true;
-                if !held.is_empty() {
-                    self.held.insert(partition, held);
-                }
+            }
+            if held.first().is_some() {
+                self.held.insert(partition, held);
             }
         }
         Ok(moved)
     }
 
-    fn offer(&mut self, partition: u32, record: Record<'_>) -> Result<Fate, CourierError> {
+    fn offer(&mut self, partition: u32, record: Record<'_>) -> Fate {
         let header = record.header();
         let generation = header.as_ref().ok().and_then(Option::as_ref).and_then(|header| generation(self.settings.role, header));
         match self.intake.offer(partition, record.offset, generation) {
             Admission::Start { tenure } => self.start(partition, tenure, record, header),
             Admission::Stale => self.settings.figures.add_stale(),
-            Admission::Hold => return Ok(Fate::Hold),
-            Admission::SetAside { tenure, attempts } => self.set_aside(partition, tenure, record, header, attempts),
+            Admission::NotOurs => {}
+            Admission::Hold => return Fate::Hold,
+            Admission::SetAside => {
+                self.set_aside.insert((partition, record.offset), record.to_held());
+            }
         }
-        Ok(Fate::Done)
+        Fate::Done
     }
 
     fn start(&mut self, partition: u32, tenure: u64, record: Record<'_>, header: Result<Option<RecordHeader<'_>>, HeaderError>) {
@@ -119,29 +124,20 @@ impl Courier {
         self.lanes.push(ticket, named.as_deref().unwrap_or(record.key), value, traits);
     }
 
-    /// The document has ended the process too often: it is not tried again.
-    fn set_aside(
-        &mut self,
-        partition: u32,
-        tenure: u64,
-        record: Record<'_>,
-        header: Result<Option<RecordHeader<'_>>, HeaderError>,
-        attempts: u32,
-    ) {
-        let ticket = self.issue(partition, tenure, record, header.ok().flatten());
-        let reason = format!("the process ended {attempts} times while it worked on this document");
-        self.set_aside.push(unreadable(ticket, record, reason, attempts));
-    }
-
-    /// Documents that were set aside fail once it is sure that it was them.
-    fn settle_set_aside(&mut self, now: Instant) -> bool {
-        if self.set_aside.is_empty() || !self.intake.may_fail_set_aside(now) {
-            return false;
-        }
-        for failed in std::mem::take(&mut self.set_aside) {
+    /// Documents that were set aside fail once it is sure that it was them; whether there were some.
+    fn fail_condemned(&mut self, now: Instant) -> bool {
+        let condemned = if self.set_aside.is_empty() { Vec::new() } else { self.intake.condemned(now) };
+        for Condemned { partition, offset, attempts } in &condemned {
+            let Some(held) = self.set_aside.remove(&(*partition, *offset)) else { continue };
+            let Some(tenure) = self.owned.get(partition).copied() else { continue };
+            let record = held.as_record();
+            let ticket = self.issue(*partition, tenure, record, record.header().ok().flatten());
+            let reason = format!("the process ended {attempts} times while it worked on this document");
+            let failed = Kept { is_document: record.value.is_some(), ..unreadable(ticket, record, reason, *attempts) };
+            tracing::error!(topic = self.topic, partition, offset, attempts, doc_id = failed.id, "a document ends the process: it fails");
             self.fail(failed);
         }
-        true
+        !condemned.is_empty()
     }
 
     fn issue(&mut self, partition: u32, tenure: u64, record: Record<'_>, header: Option<RecordHeader<'_>>) -> u64 {

@@ -99,7 +99,7 @@ impl Courier {
             settles.push(tag);
         }
         for (passage, batch, settles) in groups {
-            let record = passage.run.as_ref().map(|run| (self.log_of(&run.run), batch));
+            let record = passage.run.as_ref().and_then(|run| self.log_of(&run.run)).map(|log| (log, batch));
             self.outbox.events(outcome, Events { record, settles });
         }
     }

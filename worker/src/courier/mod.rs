@@ -26,18 +26,17 @@ use crate::{
     kafka::{Connection, KafkaError, PipelineNames},
     messenger::kafka::intake::{Intake, IntakeSettings},
 };
-use lanes::Kept;
 use membership::{Change, Membership};
 use outbox::Outbox;
 use partitions::Leaving;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use record::HeldRecord;
+use record::{Held, HeldRecord};
 use tickets::{Passage, Tickets};
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap},
     rc::Rc,
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -109,8 +108,11 @@ pub enum CourierError {
         end: u64,
     },
     /// Too many documents in a row ended the process: it is not the documents.
-    #[error("{0}")]
-    Ill(String),
+    #[error(
+        "the process died at several documents in a row and none has passed: it is not the documents; \
+         look at memory limits, stages and the backend, then start it again"
+    )]
+    Ill,
 }
 
 /// The thread's state.
@@ -128,12 +130,15 @@ pub struct Courier {
     dest: Option<Arc<str>>,
     /// What the last record of each partition has in common with the next, usually.
     passages: HashMap<u32, Rc<Passage>>,
-    logs: HashMap<String, Arc<str>>,
-    /// Documents that ended the process too often, and are not failed yet.
-    set_aside: Vec<Kept>,
+    logs: HashMap<String, Option<Arc<str>>>,
+    /// Records that ended the process too often, and are not failed yet.
+    set_aside: BTreeMap<(u32, u64), HeldRecord>,
     /// Records that may not start yet.
-    held: BTreeMap<u32, VecDeque<HeldRecord>>,
-    owned: BTreeSet<u32>,
+    held: BTreeMap<u32, Held>,
+    /// The partitions, with their tenure.
+    owned: BTreeMap<u32, u64>,
+    /// Commits that are not answered, by partition.
+    commits: BTreeMap<u32, u64>,
     paused: BTreeSet<u32>,
     leaving: Option<Leaving>,
     unfollowed: Option<Change>,
@@ -163,13 +168,14 @@ impl Courier {
             consumer: Arc::new(consumer),
             lanes,
             tickets: Tickets::default(),
-            intake: Intake::new(IntakeSettings::default(), Instant::now()),
+            intake: Intake::new(IntakeSettings::default(), Instant::now(), unix_seconds()),
             dest,
             passages: HashMap::new(),
             logs: HashMap::new(),
-            set_aside: Vec::new(),
+            set_aside: BTreeMap::new(),
             held: BTreeMap::new(),
-            owned: BTreeSet::new(),
+            owned: BTreeMap::new(),
+            commits: BTreeMap::new(),
             paused: BTreeSet::new(),
             leaving: None,
             unfollowed: None,
@@ -201,13 +207,13 @@ impl Courier {
             self.follow_changes(now)?;
             moved |= self.take_reports();
             moved |= self.take_answers()?;
-            moved |= self.take_commits(now);
+            moved |= self.take_commits();
             moved |= self.offer_held(now)?;
             self.lanes.flush();
             self.regulate();
             self.commit(now)?;
             self.show();
-            if self.settings.drain.is_cancelled() && self.drained(now) {
+            if self.settings.drain.is_cancelled() && self.drained(now)? {
                 return Ok(CourierEnd::Drained);
             }
             if !moved {
@@ -230,7 +236,11 @@ impl Courier {
 
     /// Nothing happens: waits a little for something that does.
     fn wait(&mut self) -> Result<(), CourierError> {
-        let is_idle = self.tickets.is_empty() && self.outbox.is_empty() && self.leaving.is_none() && !self.intake.is_waiting();
+        let is_idle = self.tickets.is_empty()
+            && self.outbox.is_empty()
+            && self.leaving.is_none()
+            && self.held.is_empty()
+            && self.commits.is_empty();
         if is_idle {
             let consumer = Arc::clone(&self.consumer);
             if let Some(polled) = consumer.poll(IDLE_WAIT) {
@@ -248,7 +258,7 @@ impl Courier {
         let moved = !answers.settled.is_empty() || !answers.refused.is_empty();
         for tag in answers.settled {
             if let Some((passage, offset)) = self.tickets.settle(tag) {
-                self.intake.settled(passage.partition, offset);
+                self.intake.settled(passage.partition, passage.tenure, offset);
             }
         }
         answers.refused.into_iter().for_each(|failed| self.fail(failed));
@@ -263,9 +273,11 @@ impl Courier {
         } else if self.is_full && records < MOST_RECORDS / 2 && bytes < MOST_BYTES / 2 && !self.outbox.is_full() {
             self.is_full = false;
         }
-        let may_read = |partition: &u32| !self.is_full && !self.is_draining && !self.held.contains_key(partition) && self.intake.may_read(*partition);
-        let resumed: Vec<u32> = self.paused.iter().copied().filter(may_read).collect();
-        let paused: Vec<u32> = self.owned.difference(&self.paused).copied().filter(|partition| !may_read(partition)).collect();
+        let is_closed = self.is_full || self.is_draining;
+        let held = |partition: &u32| self.held.get(partition);
+        let resumed: Vec<u32> = self.paused.iter().copied().filter(|partition| !is_closed && held(partition).is_none_or(Held::has_room)).collect();
+        let reading = self.owned.keys().copied().filter(|partition| !self.paused.contains(partition));
+        let paused: Vec<u32> = reading.filter(|partition| is_closed || held(partition).is_some_and(Held::is_full)).collect();
         self.pause(&paused);
         if !resumed.is_empty() {
             if let Err(error) = self.consumer.resume(&self.list(&resumed)) {
@@ -287,25 +299,31 @@ impl Courier {
     }
 
     /// Finishes what is in work; whether all of it is done and committed.
-    fn drained(&mut self, now: Instant) -> bool {
+    fn drained(&mut self, now: Instant) -> Result<bool, CourierError> {
         if !self.is_draining {
             self.is_draining = true;
             self.held.clear();
             self.lanes.finish();
-            self.owned.iter().for_each(|partition| self.intake.begin_revoke(*partition));
+            self.set_aside.clear();
+            self.owned.keys().for_each(|partition| self.intake.begin_revoke(*partition));
             tracing::info!(topic = self.topic, in_work = self.tickets.len(), "finishing what is in work");
         }
-        let _ = now;
-        self.tickets.is_empty() && self.outbox.is_empty() && self.owned.iter().all(|partition| self.intake.is_released(*partition))
+        if !self.tickets.is_empty() || !self.outbox.is_empty() || !self.commits.is_empty() {
+            return Ok(false);
+        }
+        let partitions: Vec<u32> = self.owned.keys().copied().collect();
+        self.release(&partitions, now)?;
+        Ok(self.commits.is_empty())
     }
 
     /// The event log of a run.
-    fn log_of(&mut self, run: &str) -> Arc<str> {
+    fn log_of(&mut self, run: &str) -> Option<Arc<str>> {
         if let Some(log) = self.logs.get(run) {
-            return Arc::clone(log);
+            return log.clone();
         }
-        let log: Arc<str> = self.settings.names.event(run).into();
-        self.logs.insert(run.into(), Arc::clone(&log));
+        // a run whose id cannot be that of a topic has no log
+        let log: Option<Arc<str>> = self.settings.names.event(run).ok().map(Into::into);
+        self.logs.insert(run.into(), log.clone());
         log
     }
 
@@ -316,4 +334,8 @@ impl Courier {
     fn show(&mut self) {
         self.settings.figures.round(std::mem::take(&mut self.read), self.tickets.len(), self.outbox.discarded());
     }
+}
+
+fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -13,7 +13,7 @@ use crate::{
         deliveries::{Deliveries, Delivery, Refused},
         letter::LetterHeaders,
     },
-    messenger::kafka::intake::OffsetTracker,
+    messenger::kafka::intake::Offsets,
     publisher::{log::LogRecord, topic_log::codec},
 };
 use rdkafka::{
@@ -39,7 +39,7 @@ pub(super) struct Outbox {
     shipments: VecDeque<Shipment>,
     first_shipment: usize,
     /// Letters by their number; the position is the first that is not acknowledged.
-    letters: OffsetTracker,
+    letters: Offsets,
     next_letter: u64,
     /// What may be sent once all letters before a number are acknowledged.
     waiting: VecDeque<(u64, Events)>,
@@ -97,7 +97,7 @@ impl Outbox {
             largest_value: largest.saturating_sub(RECORD_OVERHEAD).max(1_024),
             shipments: VecDeque::new(),
             first_shipment: 0,
-            letters: OffsetTracker::new(0),
+            letters: Offsets::new(0),
             next_letter: 0,
             waiting: VecDeque::new(),
             backlog: VecDeque::new(),
@@ -182,7 +182,7 @@ impl Outbox {
         }
         match (shipment, answer) {
             (Shipment::Result(tag, _), Ok(_)) => self.settled.push(tag),
-            (Shipment::Letter(letter), Ok(_)) => self.letters.release(letter),
+            (Shipment::Letter(letter), Ok(_)) => self.letters.settle(letter),
             (Shipment::Events(tags), Ok(_)) => self.settled.extend(tags),
             (Shipment::Events(tags), Err(refused)) if is_gone(refused.code) => {
                 // the run is over and its log removed: nobody counts any more

@@ -1,11 +1,12 @@
 //! Partitions come and go: a takeover begins with a tenure, a partition is given away once its work is done.
 
 use super::{Courier, CourierError, membership::Change};
+use crate::messenger::kafka::intake::Commit;
 use rdkafka::{
     Offset, TopicPartitionList,
     consumer::{CommitMode, Consumer},
 };
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// How long the work on a partition may take that is to be given away. Well below the session timeout of the group.
 const REVOKE_DRAIN: Duration = Duration::from_secs(15);
@@ -16,6 +17,8 @@ const QUESTION: Duration = Duration::from_secs(5);
 pub(super) struct Leaving {
     partitions: Vec<u32>,
     until: Instant,
+    /// The last commits are sent.
+    is_released: bool,
 }
 
 impl Courier {
@@ -35,8 +38,7 @@ impl Courier {
                 }
                 Change::Revoked(partitions) => {
                     partitions.iter().for_each(|partition| self.intake.begin_revoke(*partition));
-                    self.pause(&partitions);
-                    self.leaving = Some(Leaving { partitions, until: now + REVOKE_DRAIN });
+                    self.leaving = Some(Leaving { partitions, until: now + REVOKE_DRAIN, is_released: false });
                     self.give_away(now)?;
                 }
                 Change::Lost(partitions) => {
@@ -83,18 +85,20 @@ impl Courier {
             assigned
                 .add_partition_offset(&self.topic, element.partition(), Offset::Offset(start as i64))
                 .map_err(|error| self.error(&error, "failed to take a partition"))?;
-            begun.push((partition, committed, start));
+            begun.push((partition, committed, first..end));
         }
         self.consumer.incremental_assign(&assigned).map_err(|error| self.error(&error, "failed to take partitions"))?;
-        // nothing may start before the tenure is committed
-        self.pause(partitions);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        for (partition, committed, start) in begun {
+        let now = Instant::now();
+        for (partition, committed, log) in begun {
             let committed = committed.as_ref().map(|(offset, metadata)| (*offset, metadata.as_str()));
-            if let Some(fault) = self.intake.take_over(partition, committed, start, now) {
+            let taken = self.intake.take_over(partition, committed, log, now);
+            if let Some(fault) = taken.unreadable {
                 tracing::warn!(topic = self.topic, partition, %fault, "the metadata of a committed offset is not understood");
             }
-            self.owned.insert(partition);
+            if taken.suspects > 0 {
+                tracing::warn!(topic = self.topic, partition, suspects = taken.suspects, "its last reader died: what it was at is tried one by one");
+            }
+            self.owned.insert(partition, taken.tenure);
         }
         self.settings.figures.set_assigned(self.owned.len());
         tracing::info!(topic = self.topic, ?partitions, "partitions taken over");
@@ -110,26 +114,44 @@ impl Courier {
     fn give_away(&mut self, now: Instant) -> Result<(), CourierError> {
         let Some(leaving) = &self.leaving else { return Ok(()) };
         let is_over = leaving.until <= now;
-        let is_done = leaving.partitions.iter().all(|partition| self.intake.is_released(*partition));
-        if !is_done && !is_over {
-            return Ok(());
-        }
         let partitions = leaving.partitions.clone();
-        if !is_done {
-            tracing::warn!(topic = self.topic, ?partitions, "work was not done in time; it is repeated by the next owner");
+        if !leaving.is_released {
+            let is_done = partitions.iter().all(|partition| self.intake.is_drained(*partition) && !self.commits.contains_key(partition));
+            if !is_done && !is_over {
+                return Ok(());
+            }
+            if !is_done {
+                tracing::warn!(topic = self.topic, ?partitions, "work was not done in time; the next owner repeats it");
+            }
+            self.release(&partitions, now)?;
+            if let Some(leaving) = &mut self.leaving {
+                leaving.is_released = true;
+            }
+        }
+        if !is_over && partitions.iter().any(|partition| self.commits.contains_key(partition)) {
+            return Ok(());
         }
         self.leaving = None;
         self.let_go(&partitions)
     }
 
+    /// Sends the last commit of partitions.
+    pub(super) fn release(&mut self, partitions: &[u32], now: Instant) -> Result<(), CourierError> {
+        let last: Vec<Commit> = partitions.iter().filter_map(|partition| self.intake.release(*partition, now)).collect();
+        self.send_commits(&last)
+    }
+
     /// The partitions are not ours any more: late work for them is dropped.
     fn let_go(&mut self, partitions: &[u32]) -> Result<(), CourierError> {
         for partition in partitions {
-            self.intake.release(*partition);
+            self.intake.lost(*partition);
             self.tickets.forget(*partition);
             self.passages.remove(partition);
             self.held.remove(partition);
             self.owned.remove(partition);
+            self.paused.remove(partition);
+            self.commits.remove(partition);
+            self.set_aside.retain(|(of, _), _| of != partition);
         }
         self.settings.figures.set_assigned(self.owned.len());
         let list = self.list(partitions);
@@ -140,30 +162,39 @@ impl Courier {
 
     /// Sends the commits that are due.
     pub(super) fn commit(&mut self, now: Instant) -> Result<(), CourierError> {
-        let due = self.intake.commits_due(now);
-        if due.is_empty() {
+        let due = self.intake.commit_due(now);
+        self.send_commits(&due)
+    }
+
+    fn send_commits(&mut self, commits: &[Commit]) -> Result<(), CourierError> {
+        if commits.is_empty() {
             return Ok(());
         }
-        let mut list = TopicPartitionList::new();
-        for commit in &due {
+        let mut list = TopicPartitionList::with_capacity(commits.len());
+        for commit in commits {
             let mut element = list.add_partition(&self.topic, commit.partition as i32);
             element.set_metadata(&commit.metadata);
             element.set_offset(Offset::Offset(commit.offset as i64)).map_err(|error| self.error(&error, "failed to commit"))?;
         }
-        if let Err(error) = self.consumer.commit(&list, CommitMode::Async) {
-            tracing::warn!(topic = self.topic, %error, "failed to commit; trying again");
-            due.iter().for_each(|commit| self.intake.commit_answered(commit.partition, false, now));
+        match self.consumer.commit(&list, CommitMode::Async) {
+            Ok(()) => self.commits.extend(commits.iter().map(|commit| (commit.partition, commit.number))),
+            Err(error) => {
+                tracing::warn!(topic = self.topic, %error, "failed to commit; trying again");
+                commits.iter().for_each(|commit| self.intake.commit_answered(commit.partition, commit.number, false));
+            }
         }
         Ok(())
     }
 
     /// Takes the answers to commits; whether there were some.
-    pub(super) fn take_commits(&mut self, now: Instant) -> bool {
-        let commits = self.consumer.context().take_commits();
-        for (partition, accepted) in &commits {
-            self.intake.commit_answered(*partition, *accepted, now);
+    pub(super) fn take_commits(&mut self) -> bool {
+        let answers = self.consumer.context().take_commits();
+        for (partition, accepted) in &answers {
+            if let Some(number) = self.commits.remove(partition) {
+                self.intake.commit_answered(*partition, number, *accepted);
+            }
         }
-        !commits.is_empty()
+        !answers.is_empty()
     }
 
     pub(super) fn list(&self, partitions: &[u32]) -> TopicPartitionList {

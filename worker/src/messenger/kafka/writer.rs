@@ -7,7 +7,7 @@ use crate::{
         deliveries::{Deliveries, Refused},
         header::{self, Origin, RecordHeader},
     },
-    messenger::{Closed, SourceWriter, WriteError, kafka::intake::OffsetTracker},
+    messenger::{Closed, SourceWriter, WriteError, kafka::intake::Offsets},
 };
 use parking_lot::Mutex;
 use rdkafka::{
@@ -54,7 +54,7 @@ pub struct SourceAcks {
 }
 
 struct State {
-    on_their_way: OffsetTracker,
+    on_their_way: Offsets,
     /// For each partition the highest offset that a document has.
     offsets: BTreeMap<u32, u64>,
     /// Documents that the broker found too large: number, and value.
@@ -81,7 +81,7 @@ impl SourceAcks {
             .producer()
             .create_with_context(Deliveries::new(connection.context()))
             .map_err(|error| connection.explain(&error, "failed to start a producer"))?;
-        let on_their_way = OffsetTracker::new(last_valid + 1);
+        let on_their_way = Offsets::new(last_valid + 1);
         let state = Mutex::new(State { on_their_way, offsets, too_large: Vec::new(), fault: None });
         Ok(Arc::new(Self { producer, state }))
     }
@@ -118,7 +118,7 @@ impl SourceAcks {
                 Ok((partition, offset)) => {
                     let highest = state.offsets.entry(partition).or_default();
                     *highest = offset.max(*highest);
-                    state.on_their_way.release(seq);
+                    state.on_their_way.settle(seq);
                 }
                 Err(refused) if refused.code == RDKafkaErrorCode::MessageSizeTooLarge => {
                     // it stays on its way until its event is in the log
@@ -131,7 +131,7 @@ impl SourceAcks {
 
     /// The event of a document that was too large is in the log.
     pub fn failed_by_itself(&self, seq: u64) {
-        self.state.lock().on_their_way.release(seq);
+        self.state.lock().on_their_way.settle(seq);
     }
 
     fn begin(&self, seq: u64) {

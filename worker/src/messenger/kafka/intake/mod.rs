@@ -19,6 +19,7 @@ mod tests;
 
 use super::metadata::{Metadata, MetadataError};
 pub use filter::Generation;
+pub(crate) use offsets::Offsets;
 use part::Part;
 use probation::{Probation, Verdict};
 #[cfg(test)]

@@ -8,7 +8,7 @@ const WORD: u64 = 64;
 /// Follows the records of one partition from a takeover on. Memory: a bit for each offset between the first that is not done
 /// and the last that was started.
 #[derive(Clone, Debug)]
-pub(super) struct Offsets {
+pub(crate) struct Offsets {
     position: u64,
     next: u64,
     /// Done bits; the first word holds `position`.
@@ -18,27 +18,27 @@ pub(super) struct Offsets {
 
 impl Offsets {
     /// Begins at the committed offset.
-    pub(super) fn new(committed: u64) -> Self {
+    pub(crate) fn new(committed: u64) -> Self {
         Self { position: committed, next: committed, done: VecDeque::new(), in_flight: 0 }
     }
 
     /// What to commit: everything before it is done.
-    pub(super) fn position(&self) -> u64 {
+    pub(crate) fn position(&self) -> u64 {
         self.position
     }
 
     /// The first offset that was not started.
-    pub(super) fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
     /// Records that were started and are not done.
-    pub(super) fn in_flight(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.in_flight
     }
 
     /// The next record is at that offset: where a topic has gaps there is nothing to wait for.
-    pub(super) fn jump(&mut self, offset: u64) {
+    pub(crate) fn jump(&mut self, offset: u64) {
         if self.in_flight == 0 && offset > self.next {
             self.position = offset;
             self.next = offset;
@@ -47,7 +47,7 @@ impl Offsets {
     }
 
     /// A record is started. Offsets grow; those left out have no record.
-    pub(super) fn begin(&mut self, offset: u64) {
+    pub(crate) fn begin(&mut self, offset: u64) {
         self.jump(offset);
         let words = offset / WORD - self.position / WORD + 1;
         self.done.resize(self.done.len().max(words as usize), 0);
@@ -59,7 +59,7 @@ impl Offsets {
     }
 
     /// A record is done. False: it was not in flight.
-    pub(super) fn settle(&mut self, offset: u64) -> bool {
+    pub(crate) fn settle(&mut self, offset: u64) -> bool {
         if offset < self.position || offset >= self.next || self.is_done(offset) {
             return false;
         }
@@ -72,7 +72,7 @@ impl Offsets {
     }
 
     /// The offsets behind the position that are done.
-    pub(super) fn done(&self) -> impl Iterator<Item = u64> + '_ {
+    pub(crate) fn done(&self) -> impl Iterator<Item = u64> + '_ {
         (self.position..self.next).filter(|offset| self.is_done(*offset))
     }
 
