@@ -26,7 +26,7 @@ const MAY_KNOW: [(&str, &[&str]); 23] = [
     ("metrics", &["health", "indexers", "pipeline", "publisher", "runner"]),
     ("pipeline", &["context", "document", "event", "problem", "stages"]),
     ("problem", &[]),
-    ("publisher", &["connectors", "document", "event", "indexers", "messenger"]),
+    ("publisher", &["connectors", "document", "event", "indexers", "kafka", "messenger"]),
     ("reference", &["manifest"]),
     ("runner", &["*"]),
     ("secrets", &[]),

@@ -1,10 +1,10 @@
 //! The writing half: a record at a time, each with its acknowledgement.
 
-use super::{
-    codec,
-    failure::{Failure, classify, refused, unreachable},
+use super::{codec, refused, unreachable};
+use crate::{
+    kafka::failure::{Failure, classify},
+    publisher::log::{LogError, LogRecord},
 };
-use crate::publisher::log::{LogError, LogRecord};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use rdkafka::{
     ClientConfig, Message,

@@ -2,15 +2,16 @@
 
 mod append;
 pub mod codec;
-mod failure;
 mod reader;
 
 pub use append::Appending;
 
 use super::log::{EventLog, LogError, LogRecord};
+use crate::kafka::failure;
 use append::Appender;
 use parking_lot::Mutex;
 use rdkafka::ClientConfig;
+use rdkafka::error::KafkaError;
 use reader::Reader;
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -68,7 +69,7 @@ impl TopicLog {
 impl EventLog for TopicLog {
     fn append(&self, record: LogRecord) -> Result<u64, LogError> {
         let appended = self.begin_append(&record)?.wait(self.patience)?;
-        appended.ok_or_else(|| failure::unreachable(&self.topic, None))
+        appended.ok_or_else(|| unreachable(&self.topic, None))
     }
 
     fn read(&self, from: u64, most: usize) -> Result<Vec<(u64, Arc<LogRecord>)>, LogError> {
@@ -84,4 +85,15 @@ impl fmt::Debug for TopicLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TopicLog").field("topic", &self.topic).finish_non_exhaustive()
     }
+}
+
+/// The log cannot be used, and trying again will not help.
+fn refused(topic: &str, error: &KafkaError) -> LogError {
+    LogError::Refused { log: topic.to_owned(), reason: failure::reason(error) }
+}
+
+/// Nobody has answered in time.
+fn unreachable(topic: &str, error: Option<&KafkaError>) -> LogError {
+    let reason = error.map_or_else(|| "no answer from the broker".to_owned(), failure::reason);
+    LogError::Unreachable { log: topic.to_owned(), reason }
 }

@@ -1,10 +1,10 @@
 //! The reading half: records in their order, without a group, from a place on and then onwards.
 
-use super::{
-    codec,
-    failure::{Failure, classify, refused, unreachable},
+use super::{codec, refused, unreachable};
+use crate::{
+    kafka::failure::{Failure, classify},
+    publisher::log::{LogError, LogRecord},
 };
-use crate::publisher::log::{LogError, LogRecord};
 use rdkafka::{
     ClientConfig, Message, Offset, TopicPartitionList,
     consumer::{BaseConsumer, Consumer},

@@ -1,11 +1,10 @@
-//! What an error of the client means for the log: go on, since the client tries again, or give up.
+//! What an error of a client means: go on, since the client tries again by itself, or give up.
 
-use crate::publisher::log::LogError;
 use rdkafka::{error::KafkaError, types::RDKafkaErrorCode as Code};
 
 /// What an error means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
+pub enum Failure {
     /// The client tries again by itself.
     Passing,
     /// The topic seems to be gone.
@@ -17,7 +16,7 @@ pub(super) enum Failure {
 }
 
 /// What an error of the client means.
-pub(super) fn classify(error: &KafkaError) -> Failure {
+pub fn classify(error: &KafkaError) -> Failure {
     if matches!(error, KafkaError::MessageConsumptionFatal(_)) {
         return Failure::Final;
     }
@@ -39,17 +38,7 @@ pub(super) fn classify(error: &KafkaError) -> Failure {
     }
 }
 
-/// The log cannot be used, and trying again will not help.
-pub(super) fn refused(topic: &str, error: &KafkaError) -> LogError {
-    LogError::Refused { log: topic.to_owned(), reason: reason(error) }
-}
-
-/// Nobody has answered in time.
-pub(super) fn unreachable(topic: &str, error: Option<&KafkaError>) -> LogError {
-    let reason = error.map_or_else(|| "no answer from the broker".to_owned(), reason);
-    LogError::Unreachable { log: topic.to_owned(), reason }
-}
-
-fn reason(error: &KafkaError) -> String {
+/// What a client says of an error, in a few words.
+pub fn reason(error: &KafkaError) -> String {
     error.rdkafka_error_code().map_or_else(|| error.to_string(), |code| code.to_string())
 }

@@ -1,0 +1,94 @@
+//! Removing letters. Kafka removes records from the front only, so those to keep are copied to the end first.
+
+use super::{
+    DeadLetters, DlqError, Filter, Letter,
+    send::{Outgoing, Sender},
+};
+use crate::kafka::{failure::reason, scan::Ranges};
+use rdkafka::{
+    ClientConfig, Message, Offset, TopicPartitionList,
+    admin::{AdminClient, AdminOptions},
+    client::DefaultClientContext,
+    error::KafkaError,
+    message::BorrowedMessage,
+};
+use std::{collections::BTreeSet, ops::ControlFlow, time::Duration};
+
+/// What was removed, or would be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Purged {
+    /// Letters that are gone, repeats among them.
+    pub removed: u64,
+    /// Letters that were kept.
+    pub kept: u64,
+}
+
+/// Removes the letters that are meant; with `dry_run` only counts them. Letters that come meanwhile stay.
+///
+/// # Errors
+/// A topic cannot be read, or not be written. No letter is lost by that.
+pub fn purge(config: &ClientConfig, topic: &str, filter: &Filter, dry_run: bool, patience: Duration) -> Result<Purged, DlqError> {
+    let letters = DeadLetters::open(config, topic, patience)?;
+    let (mut purged, mut touched) = (Purged::default(), BTreeSet::new());
+    letters.scan.read(&letters.present, &mut |message| {
+        if filter.takes(&Letter::of(message)) {
+            purged.removed += 1;
+            touched.insert(message.partition());
+        } else {
+            purged.kept += 1;
+        }
+        ControlFlow::Continue(())
+    })?;
+    if dry_run || touched.is_empty() {
+        return Ok(purged);
+    }
+    let old: Ranges = letters
+        .present
+        .iter()
+        .filter(|(partition, _)| touched.contains(partition))
+        .map(|(partition, range)| (*partition, range.clone()))
+        .collect();
+    copy_the_rest(config, &letters, &old, filter, patience)?;
+    remove(config, topic, &old, patience)?;
+    Ok(purged)
+}
+
+/// Copies the letters that are not meant to the end, as they are, and waits until they are there.
+fn copy_the_rest(config: &ClientConfig, letters: &DeadLetters, old: &Ranges, filter: &Filter, patience: Duration) -> Result<(), DlqError> {
+    if filter.is_all() {
+        return Ok(());
+    }
+    let sender = Sender::new(config, letters.scan.topic(), patience)?;
+    let mut sent = Ok(());
+    letters.scan.read(old, &mut |message| {
+        if !filter.takes(&Letter::of(message)) {
+            sent = sender.send(same(message));
+        }
+        if sent.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    sent?;
+    sender.finish().map(drop)
+}
+
+fn same<'a>(message: &'a BorrowedMessage<'_>) -> Outgoing<'a> {
+    Outgoing {
+        partition: Some(message.partition()),
+        key: message.key(),
+        value: message.payload(),
+        headers: message.headers().map(rdkafka::message::BorrowedHeaders::detach).unwrap_or_default(),
+        timestamp: message.timestamp().to_millis(),
+    }
+}
+
+/// Removes everything in front of the old ends.
+fn remove(config: &ClientConfig, topic: &str, old: &Ranges, patience: Duration) -> Result<(), DlqError> {
+    let not_removed = |error: &KafkaError| DlqError::NotRemoved { topic: topic.to_owned(), reason: reason(error) };
+    let admin: AdminClient<DefaultClientContext> = config.create().map_err(|error| not_removed(&error))?;
+    let mut ends = TopicPartitionList::new();
+    for (partition, range) in old {
+        ends.add_partition_offset(topic, *partition, Offset::Offset(range.end)).map_err(|error| not_removed(&error))?;
+    }
+    let options = AdminOptions::new().request_timeout(Some(patience)).operation_timeout(Some(patience));
+    let answer = futures::executor::block_on(admin.delete_records(&ends, &options)).map_err(|error| not_removed(&error))?;
+    answer.elements().iter().try_for_each(|partition| partition.error()).map_err(|error| not_removed(&error))
+}
