@@ -84,6 +84,7 @@ impl Indexing {
             secrets: Secrets::new(secrets),
             runtime: runtime.handle().clone(),
             stop: Default::default(),
+            is_continuous: false,
             written: Default::default(),
         };
         let book = Arc::<Book>::default();

@@ -23,6 +23,7 @@ fn step(folder: &Path) -> StepContext {
         secrets: Secrets::default(),
         runtime: tokio::runtime::Handle::current(),
         stop: Default::default(),
+        is_continuous: false,
         written: Default::default(),
     }
 }

@@ -94,6 +94,7 @@ fn read(spec: &serde_json::Value, folder: &Path, runtime: &tokio::runtime::Runti
         secrets: Default::default(),
         runtime: runtime.handle().clone(),
         stop: Default::default(),
+        is_continuous: false,
         written: Default::default(),
     };
     let mut publish = Counting::default();

@@ -336,6 +336,7 @@ mod tests {
             secrets: crate::secrets::Secrets::new(Some(secrets.path().into())),
             runtime: tokio::runtime::Handle::current(),
             stop: Default::default(),
+            is_continuous: false,
             written: Default::default(),
         }
     }

@@ -29,6 +29,9 @@ pub struct StepContext {
     pub runtime: tokio::runtime::Handle,
     /// Cancelled when the step must end at once.
     pub stop: CancellationToken,
+    /// Documents go on flowing after a step, and a crash must not lose what was answered: a backend makes each request durable at
+    /// once instead of all of them at the end.
+    pub is_continuous: bool,
     /// Files that earlier steps of this run have written: a later step appends to them.
     pub written: Arc<parking_lot::Mutex<HashSet<PathBuf>>>,
 }

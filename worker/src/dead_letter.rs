@@ -210,6 +210,7 @@ mod tests {
             secrets: Secrets::default(),
             runtime: runtime.handle().clone(),
             stop: Default::default(),
+            is_continuous: false,
             written: Default::default(),
         }
     }

@@ -44,6 +44,7 @@ pub(super) fn print(
             secrets: secrets.clone(),
             runtime: runtime.clone(),
             stop: CancellationToken::new(),
+            is_continuous: false,
             written: Default::default(),
         };
         writeln!(out, "connector {} → pipeline {}", connector.name, connector.pipeline).context("failed to print")?;

@@ -61,7 +61,7 @@ impl Courier {
             }
             Some(
                 RDKafkaErrorCode::TopicAuthorizationFailed | RDKafkaErrorCode::GroupAuthorizationFailed | RDKafkaErrorCode::Fatal,
-            ) => Err(self.error(error, "failed to read")),
+            ) => Err(self.error(error)),
             _ => Ok(()),
         }
     }

@@ -23,7 +23,7 @@ pub use outbox::Fault;
 pub use role::Role;
 
 use crate::{
-    kafka::{Connection, KafkaError, PipelineNames},
+    kafka::{Access, Connection, KafkaError, PipelineNames, Resource},
     messenger::kafka::intake::{Intake, IntakeSettings},
 };
 use membership::{Change, Membership};
@@ -117,7 +117,7 @@ pub enum CourierError {
 
 /// The thread's state.
 pub struct Courier {
-    connection: Connection,
+    connection: Arc<Connection>,
     settings: CourierSettings,
     /// The topic that is read.
     topic: String,
@@ -153,17 +153,14 @@ impl Courier {
     ///
     /// # Errors
     /// The settings of the connection are refused by the client.
-    pub fn new(connection: &Connection, settings: CourierSettings, lanes: LaneEnds) -> Result<Self, KafkaError> {
+    pub fn new(connection: &Arc<Connection>, settings: CourierSettings, lanes: LaneEnds) -> Result<Self, KafkaError> {
         let (topic, group) = (settings.role.topic(&settings.names).to_owned(), settings.role.group(&settings.names));
-        let consumer: BaseConsumer<Membership> = connection
-            .consumer(group)
-            .create_with_context(Membership::new(connection.context()))
-            .map_err(|error| connection.explain(&error, "failed to start a consumer"))?;
-        consumer.subscribe(&[&topic]).map_err(|error| connection.explain(&error, "failed to subscribe"))?;
+        let consumer: BaseConsumer<Membership> = connection.start(&connection.consumer(group), Membership::new(connection.context()))?;
+        consumer.subscribe(&[&topic]).map_err(|error| connection.error(&error, Access::Read, Resource::topic(&topic)))?;
         let dest = (settings.role == Role::Worker).then(|| Arc::from(settings.names.dest.as_str()));
         Ok(Self {
             outbox: Outbox::new(connection, &settings.names.fail)?,
-            connection: connection.clone(),
+            connection: Arc::clone(connection),
             topic,
             consumer: Arc::new(consumer),
             lanes,
@@ -327,8 +324,9 @@ impl Courier {
         log
     }
 
-    fn error(&self, error: &rdkafka::error::KafkaError, what: &str) -> CourierError {
-        self.connection.explain(error, what).into()
+    /// A call about the topic that is read failed.
+    fn error(&self, error: &rdkafka::error::KafkaError) -> CourierError {
+        self.connection.error(error, Access::Read, Resource::topic(&self.topic)).into()
     }
 
     fn show(&mut self) {

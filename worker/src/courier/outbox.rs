@@ -88,9 +88,7 @@ impl Outbox {
     pub fn new(connection: &Connection, fail_topic: &str) -> Result<Self, KafkaError> {
         let config = connection.producer();
         let largest = config.get("message.max.bytes").and_then(|text| text.parse().ok()).unwrap_or(1_000_000_usize);
-        let producer = config
-            .create_with_context(Deliveries::new(connection.context()))
-            .map_err(|error| connection.explain(&error, "failed to start a producer"))?;
+        let producer = connection.start(&config, Deliveries::new(connection.context()))?;
         Ok(Self {
             producer,
             fail_topic: fail_topic.into(),

@@ -55,7 +55,7 @@ impl Courier {
     fn take_over(&mut self, partitions: &[u32]) -> Result<bool, CourierError> {
         if partitions.is_empty() {
             let none = TopicPartitionList::new();
-            self.consumer.incremental_assign(&none).map_err(|error| self.error(&error, "failed to take partitions"))?;
+            self.consumer.incremental_assign(&none).map_err(|error| self.error(&error))?;
             return Ok(true);
         }
         let mut asked = self.list(partitions);
@@ -84,10 +84,10 @@ impl Courier {
             }
             assigned
                 .add_partition_offset(&self.topic, element.partition(), Offset::Offset(start as i64))
-                .map_err(|error| self.error(&error, "failed to take a partition"))?;
+                .map_err(|error| self.error(&error))?;
             begun.push((partition, committed, first..end));
         }
-        self.consumer.incremental_assign(&assigned).map_err(|error| self.error(&error, "failed to take partitions"))?;
+        self.consumer.incremental_assign(&assigned).map_err(|error| self.error(&error))?;
         let now = Instant::now();
         for (partition, committed, log) in begun {
             let committed = committed.as_ref().map(|(offset, metadata)| (*offset, metadata.as_str()));
@@ -155,7 +155,7 @@ impl Courier {
         }
         self.settings.figures.set_assigned(self.owned.len());
         let list = self.list(partitions);
-        self.consumer.incremental_unassign(&list).map_err(|error| self.error(&error, "failed to give partitions away"))?;
+        self.consumer.incremental_unassign(&list).map_err(|error| self.error(&error))?;
         tracing::info!(topic = self.topic, ?partitions, "partitions given away");
         Ok(())
     }
@@ -174,7 +174,7 @@ impl Courier {
         for commit in commits {
             let mut element = list.add_partition(&self.topic, commit.partition as i32);
             element.set_metadata(&commit.metadata);
-            element.set_offset(Offset::Offset(commit.offset as i64)).map_err(|error| self.error(&error, "failed to commit"))?;
+            element.set_offset(Offset::Offset(commit.offset as i64)).map_err(|error| self.error(&error))?;
         }
         match self.consumer.commit(&list, CommitMode::Async) {
             Ok(()) => self.commits.extend(commits.iter().map(|commit| (commit.partition, commit.number))),

@@ -30,6 +30,11 @@ impl Role {
         }
     }
 
+    /// Whether it hands documents to a backend.
+    pub fn has_backend(self) -> bool {
+        self != Self::Worker
+    }
+
     /// The word for people and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -57,6 +57,7 @@ pub fn step_context(folder: &Path) -> StepContext {
         secrets: Secrets::default(),
         runtime: runtime().handle().clone(),
         stop: Default::default(),
+        is_continuous: false,
         written: Default::default(),
     }
 }

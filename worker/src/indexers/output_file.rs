@@ -22,6 +22,8 @@ use std::{
 pub(super) struct OutputFile {
     path: PathBuf,
     append: bool,
+    /// Each request is durable when it is answered.
+    is_continuous: bool,
     /// The first line of a new file.
     header: Vec<u8>,
     /// What earlier steps of the run have written.
@@ -59,7 +61,8 @@ impl OutputFile {
     pub fn new(path: &str, append: bool, header: Vec<u8>, step: &StepContext) -> Self {
         // one process writes here: it is instance 0
         let path = step.resolve(&path.replace("{instance}", "0"));
-        Self { path, append, header, written: Arc::clone(&step.written), open: Mutex::new(None) }
+        let is_continuous = step.is_continuous;
+        Self { path, append: append || is_continuous, is_continuous, header, written: Arc::clone(&step.written), open: Mutex::new(None) }
     }
 
     /// Opens the file beside the target, with what the target holds already if this step adds to it.
@@ -83,7 +86,9 @@ impl OutputFile {
             let Some(file) = &mut *open else {
                 return Err(self.error("is not open (anymore)", io::Error::other("an earlier write failed")));
             };
-            file.file.write_all(bytes).map_err(|error| {
+            let written = file.file.write_all(bytes);
+            let durable = written.and_then(|()| if self.is_continuous { file.file.sync_data() } else { Ok(()) });
+            durable.map_err(|error| {
                 // what is half-written must not stay, and can never be committed
                 *open = None;
                 self.error("failed to write", error)
@@ -118,7 +123,8 @@ impl OutputFile {
             open.end_last_line().map_err(|error| self.error("failed to copy what it holds", error))?;
             self.check_header(&mut open.file)?;
         }
-        let begins = open.file.stream_position().unwrap_or(0) == 0 && !(open.adds && open.beside.is_none());
+        let is_foreign = open.adds && open.beside.is_none() && !self.is_continuous;
+        let begins = open.file.stream_position().unwrap_or(0) == 0 && !is_foreign;
         if begins {
             open.file.write_all(&self.header).map_err(|error| self.error("failed to write", error))?;
         }
@@ -143,6 +149,9 @@ impl OutputFile {
             let file = OpenOptions::new().write(true).open(&self.path).map_err(|error| self.error("cannot be opened", error))?;
             return Ok(OpenFile { file, target, beside: None, copied: None, adds, made });
         }
+        if self.is_continuous {
+            return self.open_in_place(target, made);
+        }
         let beside = beside(&target);
         let file = claim(&beside).map_err(|error| self.error("cannot be written", error))?;
         let mut open = OpenFile { file, target, beside: Some(beside), copied: None, adds, made };
@@ -150,6 +159,21 @@ impl OutputFile {
             open.take_over(&present).map_err(|error| self.error("failed to copy what it holds", error))?;
         }
         Ok(open)
+    }
+
+    /// Opens the target itself, behind its last whole line: what stands there is durable, and what a crash left half-written was
+    /// never answered, so it comes again.
+    fn open_in_place(&self, target: PathBuf, made: Vec<PathBuf>) -> Result<OpenFile, BackendError> {
+        let opened = OpenOptions::new().read(true).append(true).create(true).open(&target);
+        let mut file = opened.map_err(|error| self.error("cannot be opened", error))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(self.error("is written by another process", io::ErrorKind::ResourceBusy.into())),
+            Err(TryLockError::Error(error)) => return Err(self.error("cannot be locked", error)),
+        }
+        cut_torn_line(&mut file).map_err(|error| self.error("failed to look at its end", error))?;
+        self.check_header(&mut file)?;
+        Ok(OpenFile { file, target, beside: None, copied: None, adds: true, made })
     }
 
     /// Whether what is there has the columns that this step writes. Leaves the file at its end.
@@ -238,6 +262,25 @@ impl Drop for OpenFile {
             remove_folders(&self.made);
         }
     }
+}
+
+/// Cuts a file behind its last line break, and leaves it at its end.
+fn cut_torn_line(file: &mut File) -> io::Result<()> {
+    let mut end = file.seek(SeekFrom::End(0))?;
+    let mut block = [0; 4096];
+    while end > 0 {
+        let begin = end.saturating_sub(block.len() as u64);
+        let block = &mut block[..(end - begin) as usize];
+        file.seek(SeekFrom::Start(begin))?;
+        file.read_exact(block)?;
+        if let Some(at) = block.iter().rposition(|byte| *byte == b'\n') {
+            end = begin + at as u64 + 1;
+            break;
+        }
+        end = begin;
+    }
+    file.set_len(end)?;
+    file.seek(SeekFrom::End(0)).map(|_| ())
 }
 
 fn stamp(metadata: &Metadata) -> Stamp {

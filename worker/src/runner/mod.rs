@@ -14,6 +14,7 @@ mod tests;
 mod threads;
 
 pub use control::Control;
+pub use kafka::{KafkaOptions, RoleEnd, RolePlan, RoleThreads, Route};
 pub use outcome::{FailureClass, StepError};
 pub use shared_files::shared_files;
 pub use step::{Limits, Step, StepEnd};
@@ -55,6 +56,12 @@ pub struct RunOptions {
     pub control: Control,
     /// Who watches the lanes.
     pub health: Arc<Health>,
+    /// Documents flow through memory, whatever the pipelines say.
+    pub over_memory: bool,
+    /// What is done besides publishing, for pipelines that flow over Kafka.
+    pub kafka: KafkaOptions,
+    /// Only this connector, which a process of its own publishes.
+    pub only: Option<String>,
     /// For components that wait on the network.
     pub runtime: tokio::runtime::Handle,
 }
@@ -72,6 +79,7 @@ pub struct Run<'a> {
     manifests: &'a Manifests,
     object: &'a Object<IngestRunSpec>,
     options: RunOptions,
+    is_continuous: false,
     written: Arc<Mutex<HashSet<PathBuf>>>,
 }
 
@@ -87,7 +95,9 @@ impl<'a> Run<'a> {
         let mut connectors = Vec::new();
         let mut failure = None;
         let mut phase = State::Succeeded;
-        for connector in &self.object.spec.connectors {
+        let only = self.options.only.clone();
+        let wanted = self.object.spec.connectors.iter().filter(|connector| only.as_ref().is_none_or(|only| *only == connector.name));
+        for connector in wanted {
             if phase == State::Succeeded && self.options.control.is_ending() {
                 phase = State::Interrupted;
             }
@@ -113,6 +123,9 @@ impl<'a> Run<'a> {
             failure = end.failure.take();
             connectors.push(end.summary);
         }
+        if phase == State::Succeeded && self.options.kafka.all_roles {
+            self.remove_logs();
+        }
         let totals = totals(&connectors);
         let run = self.object.name.clone();
         RunEnd { summary: RunSummary { run, phase, seconds: begun.elapsed().as_secs_f64(), totals, connectors }, failure }
@@ -126,7 +139,16 @@ impl<'a> Run<'a> {
             summary.message = Some(format!("there is no pipeline `{}`", connector.pipeline));
             return StepEnd { summary, failure: Some(FailureClass::Failed) };
         };
-        let context = self.context(connector, pipeline);
+        let mut context = self.context(connector, pipeline);
+        let route = match self.route(pipeline, &context) {
+            Ok(route) => route,
+            Err(error) => {
+                let mut summary = StepSummary::skipped(&connector.name);
+                (summary.state, summary.message) = (State::Failed, Some(error.chain()));
+                return StepEnd { summary, failure: Some(error.class()) };
+            }
+        };
+        context.is_continuous = route.is_some();
         let step_figures = Arc::new(StepFigures {
             connector: connector.name.clone(),
             pipeline: connector.pipeline.clone(),
@@ -152,7 +174,10 @@ impl<'a> Run<'a> {
                 exit_on_stuck: self.options.exit_on_stuck,
             },
         };
-        let mut end = step.run();
+        let mut end = match &route {
+            None => step.run(),
+            Some(route) => step.run_over(route, self.options.kafka),
+        };
         if let Err(error) = self.options.dead_letter.sync() {
             end.summary.message.get_or_insert(format!("failed to make the dead letter durable: {error}"));
             if end.summary.state == State::Succeeded {
@@ -161,6 +186,28 @@ impl<'a> Run<'a> {
         }
         figures.end(end.summary.clone());
         end
+    }
+
+    /// The way of a pipeline through Kafka, if it takes one.
+    fn route(&self, pipeline: &Object<PipelineSpec>, context: &StepContext) -> Result<Option<Route>, StepError> {
+        if self.options.over_memory { Ok(None) } else { Route::of(self.manifests, pipeline, context) }
+    }
+
+    /// Removes the logs of a run that is complete: nobody will go on with it.
+    fn remove_logs(&self) {
+        let mut pipelines: Vec<&Object<PipelineSpec>> = Vec::new();
+        for connector in &self.object.spec.connectors {
+            if let Some(pipeline) = self.manifests.pipeline(&self.object.namespace, &connector.pipeline)
+                && !pipelines.iter().any(|known| known.name == pipeline.name)
+            {
+                pipelines.push(pipeline);
+                let context = self.context(connector, pipeline);
+                let removed = self.route(pipeline, &context).and_then(|route| route.map_or(Ok(()), |route| route.remove_log(&context.run_id)));
+                if let Err(error) = removed {
+                    tracing::warn!(pipeline = pipeline.name, error = error.chain(), "failed to remove the event topic of the run");
+                }
+            }
+        }
     }
 
     fn context(&self, connector: &Connector, pipeline: &Object<PipelineSpec>) -> StepContext {
@@ -174,6 +221,7 @@ impl<'a> Run<'a> {
             secrets: self.options.secrets.clone(),
             runtime: self.options.runtime.clone(),
             stop: self.options.control.abort.child_token(),
+            is_continuous: false,
             written: Arc::clone(&self.written),
         }
     }

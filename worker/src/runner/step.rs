@@ -4,6 +4,7 @@ use super::{
     accounting::Accounting,
     control::Control,
     course::Course,
+    kafka::{self, KafkaOptions, Route},
     outcome::{FailureClass, StepError},
     summary::{State, StepSummary},
     threads::Threads,
@@ -93,16 +94,25 @@ impl Step<'_> {
 
     /// Runs the step to its end, with the parts that are built for it.
     pub(super) fn run_with(self, build: impl FnOnce(&Self) -> Result<Built, StepError>) -> StepEnd {
+        self.conclude(|step, accounting| match build(step) {
+            Ok(built) => step.run_built(built, accounting),
+            Err(error) => Flow::Failed(error),
+        })
+    }
+
+    /// Runs the step over Kafka: the publisher, and with `all_roles` also workers and indexers.
+    pub fn run_over(self, route: &Route, options: KafkaOptions) -> StepEnd {
+        self.conclude(|step, accounting| kafka::publish(step, route, options, accounting))
+    }
+
+    fn conclude(self, flow: impl FnOnce(&Self, &mut Accounting) -> Flow) -> StepEnd {
         let begun = Instant::now();
         // every thread and task of the step works inside of it, so their log lines name run and pipeline
         let span =
             tracing::info_span!("step", run_id = self.context.run_id, connector = self.connector.name, pipeline = self.connector.pipeline);
         let _inside = span.enter();
         let mut accounting = Accounting::new(1, Arc::clone(&self.state));
-        let flow = match build(&self) {
-            Ok(built) => self.run_built(built, &mut accounting),
-            Err(error) => Flow::Failed(error),
-        };
+        let flow = flow(&self, &mut accounting);
         let counts = accounting.show();
         let (state, message, failure) = match flow {
             Flow::Complete => (State::Succeeded, None, None),
@@ -228,6 +238,10 @@ impl Step<'_> {
             0 => "all of them are accounted for".to_owned(),
             pending => format!("{pending} of them are pending"),
         };
-        format!("interrupted after {} documents, {pending}{read}; run it again to start the step over", counts.published)
+        let again = match self.context.is_continuous {
+            true => format!("run it again with --run-id {} to go on", self.context.run_id),
+            false => "run it again to start the step over".to_owned(),
+        };
+        format!("interrupted after {} documents, {pending}{read}; {again}", counts.published)
     }
 }

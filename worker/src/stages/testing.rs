@@ -26,6 +26,7 @@ pub(crate) fn context_in(base_dir: &Path) -> StepContext {
         secrets: Secrets::default(),
         runtime: RUNTIME.handle().clone(),
         stop: Default::default(),
+        is_continuous: false,
         written: Default::default(),
     }
 }

@@ -77,10 +77,7 @@ impl SourceAcks {
     /// # Errors
     /// The client refuses the settings of the connection.
     pub fn start(connection: &Connection, last_valid: u64, offsets: BTreeMap<u32, u64>) -> Result<Arc<Self>, KafkaError> {
-        let producer = connection
-            .producer()
-            .create_with_context(Deliveries::new(connection.context()))
-            .map_err(|error| connection.explain(&error, "failed to start a producer"))?;
+        let producer = connection.start(&connection.producer(), Deliveries::new(connection.context()))?;
         let on_their_way = Offsets::new(last_valid + 1);
         let state = Mutex::new(State { on_their_way, offsets, too_large: Vec::new(), fault: None });
         Ok(Arc::new(Self { producer, state }))

@@ -7,6 +7,6 @@ mod role;
 mod route;
 
 pub(super) use publishing::publish;
-pub use publishing::Roles;
+pub use publishing::KafkaOptions;
 pub use role::{RoleEnd, RolePlan, RoleThreads};
 pub use route::Route;

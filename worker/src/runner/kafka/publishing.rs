@@ -3,14 +3,14 @@
 
 use super::{
     barrier::Passing,
-    role::{RoleEnd, RoleThreads},
+    role::{RoleEnd, RolePlan, RoleThreads},
     route::Route,
 };
 use crate::{
     actions::{self, When},
     connectors,
-    courier::{Desk, DeskOwner, Outlet},
-    indexers::Backend,
+    courier::{Desk, DeskOwner, Outlet, Role},
+    indexers::{self, Backend},
     messenger::kafka::{Publication, SourceAcks, TopicWriter},
     publisher::{
         Publisher, PublisherEnd, PublisherSettings,
@@ -46,12 +46,19 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long roles in this process may take to end.
 const ROLE_GRACE: Duration = Duration::from_secs(30);
 
+/// What a process does for a step besides publishing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KafkaOptions {
+    /// Work and index here as well.
+    pub all_roles: bool,
+    /// Make the topics that are missing.
+    pub create_topics: bool,
+}
+
 /// The parts of the pipeline that run in this process besides the publisher.
-pub struct Roles {
-    /// Their threads.
-    pub threads: Vec<RoleThreads>,
-    /// What they index into.
-    pub backend: Arc<dyn Backend>,
+struct Roles {
+    threads: Vec<RoleThreads>,
+    backend: Arc<dyn Backend>,
 }
 
 /// A step while it runs.
@@ -80,16 +87,42 @@ struct Publishing<'a, 'b> {
 }
 
 /// Publishes a step and follows it to its end.
-pub(in crate::runner) fn publish(step: &Step<'_>, route: &Route, roles: Option<Roles>, accounting: &mut Accounting) -> Flow {
-    match Publishing::begin(step, route, roles, accounting) {
-        Ok(publishing) => publishing.run(),
-        Err(error) => Flow::Failed(error),
-    }
+pub(in crate::runner) fn publish(step: &Step<'_>, route: &Route, options: KafkaOptions, accounting: &mut Accounting) -> Flow {
+    let begun = prepare(step, route, options).and_then(|()| Publishing::begin(step, route, options, accounting));
+    begun.map_or_else(Flow::Failed, Publishing::run)
+}
+
+/// The brokers answer, and the topics are there.
+fn prepare(step: &Step<'_>, route: &Route, options: KafkaOptions) -> Result<(), StepError> {
+    route.check()?;
+    let run_id = Some(step.context.run_id.as_str());
+    if options.create_topics { route.create_topics(step.pipeline, run_id) } else { route.check_topics(step.pipeline, run_id) }
+}
+
+/// Starts workers and indexers in this process.
+fn start_roles(step: &Step<'_>, route: &Route) -> Result<Roles, StepError> {
+    let backend = indexers::build(&step.pipeline.indexer, &step.context)?;
+    step.context.runtime.block_on(backend.check())?;
+    let roles: &[Role] = if route.is_distributed { &[Role::Worker, Role::Indexer] } else { &[Role::WorkerIndexer] };
+    let start = |role: &Role| {
+        RoleThreads::start(RolePlan {
+            role: *role,
+            pipeline: step.pipeline,
+            context: &step.context,
+            route,
+            backend: role.has_backend().then(|| Arc::clone(&backend)),
+            health: Arc::clone(&step.health),
+            indexer: Arc::clone(&step.figures.indexer),
+            stages: Arc::clone(&step.figures.stages),
+            courier: Arc::default(),
+        })
+    };
+    Ok(Roles { threads: roles.iter().map(start).collect::<Result<_, _>>()?, backend })
 }
 
 impl<'a, 'b> Publishing<'a, 'b> {
     /// Claims the log, then reads it, then starts the connector where the checkpoint says.
-    fn begin(step: &'a Step<'a>, route: &'a Route, roles: Option<Roles>, accounting: &'b mut Accounting) -> Result<Self, StepError> {
+    fn begin(step: &'a Step<'a>, route: &'a Route, options: KafkaOptions, accounting: &'b mut Accounting) -> Result<Self, StepError> {
         let connector = connectors::build(step.connector, &step.context).map_err(StepError::Connector)?;
         let log_topic = route.log(&step.context.run_id)?;
         let log = TopicLog::open(&route.connection, &log_topic, PATIENCE)?;
@@ -104,6 +137,7 @@ impl<'a, 'b> Publishing<'a, 'b> {
         if after == 0 && !ended && complete.is_none() {
             step.context.runtime.block_on(actions::run(&step.connector.pre, &step.context, When::Pre))?;
         }
+        let roles = if options.all_roles { Some(start_roles(step, route)?) } else { None };
         let acks = SourceAcks::start(&route.connection, after, source_offsets)?;
         let checkpoints = Arc::new(Mutex::new(CheckpointTracker::new(epoch, after, resume.clone())));
         let owner = DeskOwner {
@@ -173,6 +207,7 @@ impl<'a, 'b> Publishing<'a, 'b> {
     fn run(mut self) -> Flow {
         let end = self.follow();
         self.step.state.stop_publishing();
+        self.end_roles();
         self.step.context.stop.cancel();
         self.step.health.unwatch();
         match (end, self.error.take()) {
@@ -334,6 +369,16 @@ impl<'a, 'b> Publishing<'a, 'b> {
                 Post::Failed
             }
         })
+    }
+
+    /// Roles that still run finish what is in work and leave their groups, so that the next ones need not wait for them.
+    fn end_roles(&mut self) {
+        for threads in self.roles.iter_mut().flat_map(|roles| &mut roles.threads) {
+            let grace = if self.step.control.abort.is_cancelled() { Duration::ZERO } else { ROLE_GRACE };
+            if let RoleEnd::Failed(error) = threads.finish(grace) {
+                self.error.get_or_insert(error);
+            }
+        }
     }
 
     /// No more is published; what was accepted is still accounted for.

@@ -96,6 +96,11 @@ impl Route {
         if faults.is_empty() { Ok(()) } else { Err(StepError::Topics(faults.join("; "))) }
     }
 
+    /// Removes the event topic of a run.
+    pub fn remove_log(&self, run_id: &str) -> Result<(), StepError> {
+        Ok(self.admin.delete_topics(&[&self.log(run_id)?], CREATION)?)
+    }
+
     /// The event topic of a run.
     ///
     /// # Errors

@@ -1,0 +1,75 @@
+//! The settings of producers and consumers, as measured; `properties` of the connection may change those that are about speed.
+
+use super::{Connection, KafkaError};
+use rdkafka::{ClientConfig, ClientContext, config::FromClientConfigAndContext};
+
+/// What every producer must have: nothing is lost, and the order of each id is kept.
+const SAFE_PRODUCER: [(&str, &str); 5] = [
+    ("enable.idempotence", "true"),
+    ("acks", "all"),
+    // trouble of a broker is waited out: a step has its own timeout
+    ("message.timeout.ms", "0"),
+    // as the Java client does, so that documents of outside producers meet theirs
+    ("partitioner", "murmur2_random"),
+    ("topic.metadata.propagation.max.ms", "10000"),
+];
+/// Batches fill by themselves; a small queue costs nothing and saves memory. What does not fit waits in front of it.
+const FAST_PRODUCER: [(&str, &str); 6] = [
+    ("linger.ms", "10"),
+    ("batch.num.messages", "10000"),
+    ("batch.size", "1000000"),
+    ("compression.type", "lz4"),
+    ("queue.buffering.max.kbytes", "16384"),
+    ("queue.buffering.max.messages", "100000"),
+];
+/// What every member of a group must have: only what is done is committed, by us.
+const SAFE_CONSUMER: [(&str, &str); 5] = [
+    ("enable.auto.commit", "false"),
+    ("enable.auto.offset.store", "false"),
+    ("partition.assignment.strategy", "cooperative-sticky"),
+    // we say where to begin; records that are gone are an error, not a reason to jump
+    ("auto.offset.reset", "error"),
+    ("enable.partition.eof", "false"),
+];
+/// With a small queue the default pause of a second between two fetches would cost nine tenths of the speed.
+const FAST_CONSUMER: [(&str, &str); 5] = [
+    ("fetch.queue.backoff.ms", "2"),
+    ("queued.min.messages", "20000"),
+    ("queued.max.messages.kbytes", "16384"),
+    ("fetch.message.max.bytes", "1000000"),
+    ("fetch.wait.max.ms", "50"),
+];
+
+impl Connection {
+    /// Starts a client.
+    ///
+    /// # Errors
+    /// The client refuses the settings.
+    pub fn start<C: ClientContext, T: FromClientConfigAndContext<C>>(&self, config: &ClientConfig, context: C) -> Result<T, KafkaError> {
+        self.client_of(|_| config.create_with_context(context))
+    }
+
+    /// The settings of a producer.
+    pub fn producer(&self) -> ClientConfig {
+        with(self.client(), &SAFE_PRODUCER, &FAST_PRODUCER)
+    }
+
+    /// The settings of a member of a consumer group.
+    pub fn consumer(&self, group: &str) -> ClientConfig {
+        let mut config = with(self.client(), &SAFE_CONSUMER, &FAST_CONSUMER);
+        config.set("group.id", group);
+        config
+    }
+}
+
+fn with(mut config: ClientConfig, safe: &[(&str, &str)], fast: &[(&str, &str)]) -> ClientConfig {
+    for (name, value) in fast {
+        if config.get(name).is_none() {
+            config.set(*name, *value);
+        }
+    }
+    for (name, value) in safe {
+        config.set(*name, *value);
+    }
+    config
+}
