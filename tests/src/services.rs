@@ -2,6 +2,7 @@
 //!
 //! What they need is fetched once into `${PENSTOCK_CACHE:-$HOME/.cache/penstock}/services`.
 
+pub mod kafka;
 pub mod nginx;
 pub mod opensearch;
 
@@ -19,7 +20,8 @@ use std::{
 };
 
 /// Runs its arguments as a process, says its number, and kills it once its own input ends: at the latest with the tests.
-const GUARD: &str = r#"trap "" INT TERM HUP; "$@" < /dev/null & echo $!; exec >&-; cat > /dev/null; kill -9 $! 2> /dev/null; wait"#;
+/// The process starts before the guard ignores signals: what is ignored is inherited.
+const GUARD: &str = r#""$@" < /dev/null & echo $!; trap "" INT TERM HUP; exec >&-; cat > /dev/null; kill -9 $! 2> /dev/null; wait"#;
 
 /// A running process. It is killed when this is dropped, and when the tests end without dropping anything.
 #[derive(Debug)]
@@ -51,6 +53,11 @@ impl Service {
     /// Whether it runs still.
     pub fn runs(&self) -> bool {
         kill(self.pid, None).is_ok()
+    }
+
+    /// Asks it to end.
+    pub fn terminate(&self) -> Result<()> {
+        kill(self.pid, Signal::SIGTERM).context("failed to stop a service")
     }
 
     /// Freezes it: connections stay open and nothing is answered.

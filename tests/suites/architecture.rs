@@ -9,7 +9,7 @@ use std::{
 };
 
 /// The modules of the worker, and which others each of them may know. What is not listed is forbidden.
-const MAY_KNOW: [(&str, &[&str]); 23] = [
+const MAY_KNOW: [(&str, &[&str]); 24] = [
     ("actions", &["context", "http", "problem", "secrets"]),
     ("cli", &["*"]),
     ("connectors", &["actions", "context", "document", "problem"]),
@@ -20,17 +20,18 @@ const MAY_KNOW: [(&str, &[&str]); 23] = [
     ("health", &["messenger"]),
     ("http", &["secrets"]),
     ("indexers", &["context", "document", "event", "http", "problem", "secrets"]),
-    ("kafka", &[]),
-    ("manifest", &["connectors", "indexers", "problem", "stages"]),
+    ("kafka", &["http", "problem", "secrets", "suggest"]),
+    ("manifest", &["connectors", "indexers", "kafka", "problem", "stages", "suggest"]),
     ("messenger", &["document", "event", "indexers"]),
     ("metrics", &["health", "indexers", "pipeline", "publisher", "runner"]),
     ("pipeline", &["context", "document", "event", "problem", "stages"]),
     ("problem", &[]),
     ("publisher", &["connectors", "document", "event", "indexers", "kafka", "messenger"]),
-    ("reference", &["manifest"]),
+    ("reference", &["manifest", "suggest"]),
     ("runner", &["*"]),
     ("secrets", &[]),
     ("stages", &["context", "document", "problem"]),
+    ("suggest", &[]),
     ("telemetry", &["cli"]),
     ("worker_lane", &["document", "event", "health", "indexers", "messenger", "metrics", "pipeline"]),
 ];

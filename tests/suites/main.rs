@@ -7,6 +7,7 @@ mod bad_manifest;
 mod bad_surroundings;
 mod docs;
 mod examples;
+mod kafka_security;
 mod local_contract;
 mod local_disk_full;
 mod local_failures;

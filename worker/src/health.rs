@@ -56,7 +56,8 @@ impl LaneProgress {
     fn document_id(&self) -> Option<String> {
         let batch = self.batch.lock().clone()?;
         let index = self.index.load(Relaxed) as usize;
-        (index < batch.len()).then(|| batch.document(index).map_or_else(|_| batch.raw(index).0.into_owned(), |document| document.id().to_owned()))
+        (index < batch.len())
+            .then(|| batch.document(index).map_or_else(|_| batch.raw(index).0.into_owned(), |document| document.id().to_owned()))
     }
 }
 

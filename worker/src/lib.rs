@@ -23,5 +23,6 @@ pub mod reference;
 pub mod runner;
 pub mod secrets;
 pub mod stages;
+pub mod suggest;
 pub mod telemetry;
 pub mod worker_lane;

@@ -1,10 +1,7 @@
 //! `penstock schema`: what editors need to complete and check manifests.
 
 use super::Exit;
-use crate::{
-    manifest::{Kind, suggest::did_you_mean},
-    reference::json_schema,
-};
+use crate::{manifest::Kind, reference::json_schema, suggest::did_you_mean};
 use anyhow::Context;
 use clap::Args;
 use std::io::{self, Write};

@@ -175,7 +175,8 @@ impl IndexerLane {
 
     /// The backend cannot take the document.
     fn reject(&self, document: &Document, tag: Tag, rejected: &Rejected) -> Result<(), LaneClosed> {
-        let letter = Letter { tag, id: document.id(), stage: STAGE, reason: &rejected.0, attempts: 1, content: Content::Document(document) };
+        let letter =
+            Letter { tag, id: document.id(), stage: STAGE, reason: &rejected.0, attempts: 1, content: Content::Document(document) };
         if let Err(error) = self.outputs.keep(letter) {
             (self.outputs.fatal)(error);
             return Err(LaneClosed);

@@ -12,6 +12,7 @@ use crate::{
     problem::{FieldProblem, Problems},
 };
 use penstock_crds::{
+    KafkaConnectionSpec,
     connectors::Connector,
     indexers::Indexer,
     stages::{OnError, Skip, Stage, StageKind},
@@ -30,7 +31,7 @@ pub fn check(kind: Kind, root: &Node, source: &str, object: &Value, findings: &m
         }
         Kind::IngestRun => components.connectors("/spec/connectors", "spec.connectors"),
         Kind::IngestSchedule => components.connectors("/spec/runTemplate/spec/connectors", "spec.runTemplate.spec.connectors"),
-        Kind::KafkaConnection => {}
+        Kind::KafkaConnection => components.kafka_connection("/spec", "spec"),
     }
     let Components { unreadable, problems, .. } = components;
     let new: Vec<Finding> = unreadable
@@ -76,6 +77,13 @@ impl Components<'_> {
         let Some(item) = self.object.pointer(pointer) else { return };
         if let Some(indexer) = self.read::<Indexer>(item, path) {
             crate::indexers::check(&indexer, &mut Problems::new(path, &mut self.problems));
+        }
+    }
+
+    fn kafka_connection(&mut self, pointer: &str, path: &str) {
+        let Some(item) = self.object.pointer(pointer) else { return };
+        if let Some(spec) = self.read::<KafkaConnectionSpec>(item, path) {
+            crate::kafka::check(&spec, &mut Problems::new(path, &mut self.problems));
         }
     }
 

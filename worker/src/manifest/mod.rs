@@ -17,7 +17,6 @@ mod scalar;
 mod schema_walk;
 mod sources;
 mod substitute;
-pub mod suggest;
 mod yaml;
 
 pub use kind::Kind;

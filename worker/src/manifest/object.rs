@@ -3,9 +3,9 @@
 use super::{
     kind::Kind,
     path::push_field,
-    suggest::{did_you_mean, nearest},
     yaml::{Content, Finding, Node, Place},
 };
+use crate::suggest::{did_you_mean, nearest};
 use penstock_crds::{GROUP, VERSION};
 use std::path::PathBuf;
 

@@ -5,9 +5,12 @@ use super::{
     kind::Kind,
     locate::locate,
     problem::Problem,
-    suggest::nearest,
     yaml::{Content, Finding, Node},
 };
+use crate::{kafka::PipelineNames, suggest::nearest};
+use penstock_crds::topics::Topics;
+use serde::Deserialize as _;
+use serde_json::Value;
 use std::collections::HashMap;
 
 /// More names than these are not listed.
@@ -18,7 +21,8 @@ const MAX_LISTED: usize = 8;
 pub fn check(objects: &mut [Checked<'_>], incomplete: bool) {
     let duplicates = duplicates(objects);
     let dangling = if incomplete { Vec::new() } else { dangling(objects) };
-    for (index, finding) in duplicates.into_iter().chain(dangling) {
+    let names = illegal_names(objects);
+    for (index, finding) in duplicates.into_iter().chain(dangling).chain(names) {
         objects[index].findings.push(finding);
     }
 }
@@ -110,4 +114,33 @@ fn missing(objects: &[Checked<'_>], wanted: Kind, namespace: &str, name: &str) -
         None => format!("; there is {}", names.join(", ")),
     };
     Some(format!("there is no {kind} `{name}`{hint}"))
+}
+
+/// Topics and groups that Kafka would not take. Their names come from the pipeline and its connection together.
+fn illegal_names(objects: &[Checked<'_>]) -> Vec<(usize, Finding)> {
+    let mut found = Vec::new();
+    for (index, object) in objects.iter().enumerate().filter(|(_, object)| object.kind == Kind::Pipeline) {
+        let (Some(name), Some(connection)) = (&object.name, connection_of(object, objects)) else { continue };
+        let prefix = connection.json.pointer("/spec/topics/namePrefix").and_then(Value::as_str).unwrap_or_default();
+        let topics = object.json.pointer("/spec/topics").and_then(|topics| Topics::deserialize(topics).ok()).unwrap_or_default();
+        let names = PipelineNames::new(name, &topics, &prefix.replace("{namespace}", &object.namespace));
+        // what is wrong with a prefix or a given name is known already
+        if !object.findings.is_empty() || !connection.findings.is_empty() {
+            continue;
+        }
+        if let Err(error) = names.check() {
+            let path = "metadata.name";
+            found.push((index, Finding { place: locate(&object.root, path).place, path: path.into(), message: error.to_string() }));
+        }
+    }
+    found
+}
+
+/// The KafkaConnection of a pipeline.
+fn connection_of<'a, 'b>(pipeline: &Checked<'_>, objects: &'a [Checked<'b>]) -> Option<&'a Checked<'b>> {
+    let name = pipeline.json.pointer("/spec/kafkaRef/name")?.as_str()?;
+    let is_it = |object: &&Checked<'_>| {
+        object.kind == Kind::KafkaConnection && object.namespace == pipeline.namespace && object.name.as_deref() == Some(name)
+    };
+    objects.iter().find(is_it)
 }

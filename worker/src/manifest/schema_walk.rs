@@ -4,9 +4,9 @@
 use super::{
     path::{push_field, push_index},
     scalar,
-    suggest::did_you_mean,
     yaml::{Content, Entry, Finding, Node, Place, Scalar},
 };
+use crate::suggest::did_you_mean;
 use regex::Regex;
 use serde_json::{Map, Value};
 

@@ -6,8 +6,8 @@ use super::{
     field::{Field, inner},
     union_keys,
 };
-use crate::manifest::{
-    Kind,
+use crate::{
+    manifest::Kind,
     suggest::{did_you_mean, nearest},
 };
 use serde_json::Value;
