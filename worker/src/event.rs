@@ -127,6 +127,23 @@ impl EventBatch {
         (fits(&ordinals) && fits(&children)).then_some(Self { seqs, ordinals, children, details, ..self })
     }
 
+    /// The events in batches of so many at most.
+    pub fn split(self, most: usize) -> Vec<Self> {
+        if self.len() <= most {
+            return vec![self];
+        }
+        let Self { epoch, attempt, outcome, .. } = self;
+        let tags: Vec<Tag> = self.tags().collect();
+        let mut details = self.details.into_iter();
+        let part = |tags: &[Tag]| {
+            let mut part = Self::new(epoch, attempt, outcome);
+            tags.iter().for_each(|tag| part.push(*tag));
+            part.details = details.by_ref().take(tags.len()).collect();
+            part
+        };
+        tags.chunks(most.max(1)).map(part).collect()
+    }
+
     /// All events.
     pub fn tags(&self) -> impl ExactSizeIterator<Item = Tag> + '_ {
         let at = |column: &[u32], i: usize| column.get(i).copied().unwrap_or(0);
@@ -156,5 +173,17 @@ mod tests {
         tags[1..].iter().for_each(|tag| batch.push(*tag));
         assert!(!batch.is_plain());
         assert_eq!(batch.tags().collect::<Vec<_>>(), tags);
+    }
+
+    #[test]
+    fn a_split_batch_has_the_same_events() {
+        let mut batch = EventBatch::new(7, 2, Outcome::Failed);
+        for seq in 1..=7 {
+            batch.push_with(Tag { seq, ordinal: (seq % 2) as u32, children: 0 }, Detail { seq, ..Detail::default() });
+        }
+        let parts = batch.clone().split(3);
+        assert_eq!(parts.iter().map(EventBatch::len).collect::<Vec<_>>(), [3, 3, 1]);
+        assert_eq!(parts.iter().flat_map(EventBatch::tags).collect::<Vec<_>>(), batch.tags().collect::<Vec<_>>());
+        assert_eq!(parts.into_iter().flat_map(|part| part.details).collect::<Vec<_>>(), batch.details);
     }
 }

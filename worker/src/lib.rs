@@ -6,6 +6,7 @@ pub mod actions;
 pub mod cli;
 pub mod connectors;
 pub mod context;
+pub mod courier;
 pub mod dead_letter;
 pub mod document;
 pub mod event;

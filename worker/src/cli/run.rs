@@ -13,12 +13,12 @@ use crate::{
     health::{Health, WATCH_INTERVAL},
     manifest::{Manifests, Object},
     metrics::RunFigures,
-    runner::{self, Control, FailureClass, Run, RunEnd, RunOptions, RunSummary, State},
+    runner::{self, Control, KafkaOptions, FailureClass, Run, RunEnd, RunOptions, RunSummary, State},
     secrets::Secrets,
 };
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use penstock_crds::{IngestRunSpec, pipeline::Mode, values::Duration};
+use penstock_crds::{IngestRunSpec, values::Duration};
 use std::{
     io::{self, Write},
     net::SocketAddr,
@@ -184,6 +184,9 @@ impl RunCommand {
             dead_letter: Arc::clone(&dead_letter),
             control,
             health,
+            over_memory: self.messaging == Some(Messaging::Local),
+            kafka: KafkaOptions { all_roles: true, create_topics: true },
+            only: None,
             runtime: runtime.handle().clone(),
         };
         tracing::info!(run = object.name, run_id = options.run_id, version = env!("CARGO_PKG_VERSION"), "run begins");
@@ -223,19 +226,6 @@ impl RunCommand {
                 return Err(format!("the run `{}` says `{field}: true`, so it must not be started; remove that first", object.name));
             }
         }
-        if self.messaging.is_none() {
-            for connector in &object.spec.connectors {
-                let pipeline = manifests.pipeline(&object.namespace, &connector.pipeline);
-                let over_kafka = pipeline.is_some_and(|pipeline| {
-                    matches!(pipeline.spec.mode, Some(Mode::Distributed | Mode::WorkerIndexer))
-                        || pipeline.spec.mode.is_none() && pipeline.spec.kafka_ref.is_some()
-                });
-                if over_kafka {
-                    let name = &connector.pipeline;
-                    return Err(format!("pipeline `{name}` flows over Kafka, which this build cannot do; add --messaging local"));
-                }
-            }
-        }
         Ok(object)
     }
 }
@@ -268,6 +258,7 @@ fn exit(end: &RunEnd) -> Exit {
     match (end.summary.phase, end.failure) {
         (_, Some(FailureClass::Unreachable)) => Exit::Unreachable,
         (_, Some(FailureClass::Internal)) => Exit::Internal,
+        (_, Some(FailureClass::Superseded)) => Exit::Superseded,
         (State::Succeeded, _) => Exit::Complete,
         (State::Interrupted, _) => Exit::Interrupted,
         _ => Exit::Failed,

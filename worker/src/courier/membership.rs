@@ -4,11 +4,11 @@
 use crate::kafka::KafkaContext;
 use parking_lot::Mutex;
 use rdkafka::{
-    ClientContext, Statistics, TopicPartitionList,
+    ClientContext, TopicPartitionList,
     client::OAuthToken,
     config::RDKafkaLogLevel,
     consumer::{BaseConsumer, Consumer, ConsumerContext},
-    error::{KafkaError, KafkaResult},
+    error::KafkaError,
     types::RDKafkaRespErr,
 };
 use std::{
@@ -21,7 +21,6 @@ use std::{
 pub(super) struct Membership {
     context: KafkaContext,
     changes: Mutex<VecDeque<Change>>,
-    commits: Mutex<Vec<(u32, bool)>>,
     leaving: AtomicBool,
 }
 
@@ -38,17 +37,12 @@ pub(super) enum Change {
 
 impl Membership {
     pub fn new(context: KafkaContext) -> Self {
-        Self { context, changes: Mutex::default(), commits: Mutex::default(), leaving: AtomicBool::new(false) }
+        Self { context, changes: Mutex::default(), leaving: AtomicBool::new(false) }
     }
 
     /// The next change that nobody has acted on.
     pub fn next_change(&self) -> Option<Change> {
         self.changes.lock().pop_front()
-    }
-
-    /// Partitions whose commit was answered, and whether it was accepted.
-    pub fn take_commits(&self) -> Vec<(u32, bool)> {
-        std::mem::take(&mut *self.commits.lock())
     }
 
     /// From now on changes are followed at once: nothing is in work any more.
@@ -64,8 +58,8 @@ impl ClientContext for Membership {
         self.context.log(level, facility, message);
     }
 
-    fn stats(&self, statistics: Statistics) {
-        self.context.stats(statistics);
+    fn stats_raw(&self, statistics: &[u8]) {
+        self.context.stats_raw(statistics);
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
@@ -94,12 +88,5 @@ impl ConsumerContext for Membership {
             false => Change::Revoked(partitions),
         };
         self.changes.lock().push_back(change);
-    }
-
-    fn commit_callback(&self, result: KafkaResult<()>, offsets: &TopicPartitionList) {
-        let mut commits = self.commits.lock();
-        for element in offsets.elements() {
-            commits.push((element.partition() as u32, result.is_ok() && element.error().is_ok()));
-        }
     }
 }

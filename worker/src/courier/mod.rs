@@ -5,6 +5,7 @@
 //! at all times and a slow backend is no reason to lose them.
 
 mod arrivals;
+mod committer;
 mod departures;
 mod desk;
 mod figures;
@@ -26,6 +27,7 @@ use crate::{
     kafka::{Access, Connection, KafkaError, PipelineNames, Resource},
     messenger::kafka::intake::{Intake, IntakeSettings},
 };
+use committer::Committer;
 use membership::{Change, Membership};
 use outbox::Outbox;
 use partitions::Leaving;
@@ -107,6 +109,9 @@ pub enum CourierError {
         /// The next offset to be written.
         end: u64,
     },
+    /// The system gives no thread.
+    #[error("failed to start a thread: {0}")]
+    Thread(#[source] std::io::Error),
     /// Too many documents in a row ended the process: it is not the documents.
     #[error(
         "the process died at several documents in a row and none has passed: it is not the documents; \
@@ -121,6 +126,7 @@ pub struct Courier {
     settings: CourierSettings,
     /// The topic that is read.
     topic: String,
+    committer: Committer,
     consumer: Arc<BaseConsumer<Membership>>,
     outbox: Outbox,
     lanes: LaneEnds,
@@ -153,16 +159,19 @@ impl Courier {
     ///
     /// # Errors
     /// The settings of the connection are refused by the client.
-    pub fn new(connection: &Arc<Connection>, settings: CourierSettings, lanes: LaneEnds) -> Result<Self, KafkaError> {
+    pub fn new(connection: &Arc<Connection>, settings: CourierSettings, lanes: LaneEnds) -> Result<Self, CourierError> {
         let (topic, group) = (settings.role.topic(&settings.names).to_owned(), settings.role.group(&settings.names));
         let consumer: BaseConsumer<Membership> = connection.start(&connection.consumer(group), Membership::new(connection.context()))?;
         consumer.subscribe(&[&topic]).map_err(|error| connection.error(&error, Access::Read, Resource::topic(&topic)))?;
+        let consumer = Arc::new(consumer);
+        let committer = Committer::start(Arc::clone(&consumer), &topic).map_err(CourierError::Thread)?;
         let dest = (settings.role == Role::Worker).then(|| Arc::from(settings.names.dest.as_str()));
         Ok(Self {
             outbox: Outbox::new(connection, &settings.names.fail)?,
             connection: Arc::clone(connection),
             topic,
-            consumer: Arc::new(consumer),
+            committer,
+            consumer,
             lanes,
             tickets: Tickets::default(),
             intake: Intake::new(IntakeSettings::default(), Instant::now(), unix_seconds()),
@@ -208,7 +217,7 @@ impl Courier {
             moved |= self.offer_held(now)?;
             self.lanes.flush();
             self.regulate();
-            self.commit(now)?;
+            self.commit(now);
             self.show();
             if self.settings.drain.is_cancelled() && self.drained(now)? {
                 return Ok(CourierEnd::Drained);
@@ -309,7 +318,7 @@ impl Courier {
             return Ok(false);
         }
         let partitions: Vec<u32> = self.owned.keys().copied().collect();
-        self.release(&partitions, now)?;
+        self.release(&partitions, now);
         Ok(self.commits.is_empty())
     }
 

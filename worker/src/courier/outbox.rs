@@ -138,7 +138,7 @@ impl Outbox {
             value
         };
         let topic: Arc<str> = self.fail_topic.as_str().into();
-        self.send(&topic, None, id.as_bytes(), value, headers.to_headers(), Shipment::Letter(number));
+        self.send(&topic, None, id.as_bytes(), value, headers.to_kafka(), Shipment::Letter(number));
     }
 
     /// Sends events, or keeps them until the letters are acknowledged that they speak of.
@@ -180,7 +180,9 @@ impl Outbox {
         }
         match (shipment, answer) {
             (Shipment::Result(tag, _), Ok(_)) => self.settled.push(tag),
-            (Shipment::Letter(letter), Ok(_)) => self.letters.settle(letter),
+            (Shipment::Letter(letter), Ok(_)) => {
+                self.letters.settle(letter);
+            }
             (Shipment::Events(tags), Ok(_)) => self.settled.extend(tags),
             (Shipment::Events(tags), Err(refused)) if is_gone(refused.code) => {
                 // the run is over and its log removed: nobody counts any more

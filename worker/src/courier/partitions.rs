@@ -1,10 +1,10 @@
 //! Partitions come and go: a takeover begins with a tenure, a partition is given away once its work is done.
 
-use super::{Courier, CourierError, membership::Change};
+use super::{Courier, CourierError, committer::Answer, membership::Change};
 use crate::messenger::kafka::intake::Commit;
 use rdkafka::{
     Offset, TopicPartitionList,
-    consumer::{CommitMode, Consumer},
+    consumer::Consumer,
 };
 use std::time::{Duration, Instant};
 
@@ -44,7 +44,9 @@ impl Courier {
                 Change::Lost(partitions) => {
                     tracing::warn!(topic = self.topic, ?partitions, "partitions were lost: another process goes on with them");
                     partitions.iter().for_each(|partition| self.intake.lost(*partition));
-                    self.let_go(&partitions)?;
+                    // no rejoining before all commits are answered: a late one would be taken for one of the new membership
+                    self.leaving = Some(Leaving { partitions, until: now + REVOKE_DRAIN, is_released: true });
+                    self.give_away(now)?;
                 }
             }
         }
@@ -123,7 +125,7 @@ impl Courier {
             if !is_done {
                 tracing::warn!(topic = self.topic, ?partitions, "work was not done in time; the next owner repeats it");
             }
-            self.release(&partitions, now)?;
+            self.release(&partitions, now);
             if let Some(leaving) = &mut self.leaving {
                 leaving.is_released = true;
             }
@@ -136,9 +138,9 @@ impl Courier {
     }
 
     /// Sends the last commit of partitions.
-    pub(super) fn release(&mut self, partitions: &[u32], now: Instant) -> Result<(), CourierError> {
+    pub(super) fn release(&mut self, partitions: &[u32], now: Instant) {
         let last: Vec<Commit> = partitions.iter().filter_map(|partition| self.intake.release(*partition, now)).collect();
-        self.send_commits(&last)
+        self.send_commits(last);
     }
 
     /// The partitions are not ours any more: late work for them is dropped.
@@ -161,40 +163,30 @@ impl Courier {
     }
 
     /// Sends the commits that are due.
-    pub(super) fn commit(&mut self, now: Instant) -> Result<(), CourierError> {
+    pub(super) fn commit(&mut self, now: Instant) {
         let due = self.intake.commit_due(now);
-        self.send_commits(&due)
+        self.send_commits(due);
     }
 
-    fn send_commits(&mut self, commits: &[Commit]) -> Result<(), CourierError> {
+    fn send_commits(&mut self, commits: Vec<Commit>) {
         if commits.is_empty() {
-            return Ok(());
+            return;
         }
-        let mut list = TopicPartitionList::with_capacity(commits.len());
-        for commit in commits {
-            let mut element = list.add_partition(&self.topic, commit.partition as i32);
-            element.set_metadata(&commit.metadata);
-            element.set_offset(Offset::Offset(commit.offset as i64)).map_err(|error| self.error(&error))?;
-        }
-        match self.consumer.commit(&list, CommitMode::Async) {
-            Ok(()) => self.commits.extend(commits.iter().map(|commit| (commit.partition, commit.number))),
-            Err(error) => {
-                tracing::warn!(topic = self.topic, %error, "failed to commit; trying again");
-                commits.iter().for_each(|commit| self.intake.commit_answered(commit.partition, commit.number, false));
-            }
-        }
-        Ok(())
+        self.commits.extend(commits.iter().map(|commit| (commit.partition, commit.number)));
+        self.committer.send(commits);
     }
 
     /// Takes the answers to commits; whether there were some.
     pub(super) fn take_commits(&mut self) -> bool {
-        let answers = self.consumer.context().take_commits();
-        for (partition, accepted) in &answers {
-            if let Some(number) = self.commits.remove(partition) {
-                self.intake.commit_answered(*partition, number, *accepted);
+        let mut taken = false;
+        while let Some(Answer { partition, number, accepted }) = self.committer.answer() {
+            taken = true;
+            if self.commits.get(&partition) == Some(&number) {
+                self.commits.remove(&partition);
             }
+            self.intake.commit_answered(partition, number, accepted);
         }
-        !answers.is_empty()
+        taken
     }
 
     pub(super) fn list(&self, partitions: &[u32]) -> TopicPartitionList {

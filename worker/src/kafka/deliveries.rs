@@ -3,7 +3,7 @@
 use crate::kafka::KafkaContext;
 use parking_lot::Mutex;
 use rdkafka::{
-    ClientContext, Message, Statistics,
+    ClientContext, Message,
     client::OAuthToken,
     config::RDKafkaLogLevel,
     error::KafkaError,
@@ -21,7 +21,7 @@ pub struct Deliveries {
 
 /// The answer to one record.
 #[derive(Debug)]
-pub(super) struct Delivery {
+pub struct Delivery {
     /// The number that it was sent with.
     pub number: usize,
     /// Partition and offset, or why it was refused.
@@ -29,28 +29,31 @@ pub(super) struct Delivery {
 }
 
 /// A record that the broker did not take.
-#[derive(Debug)]
-pub(super) struct Refused {
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// The topic.
     pub topic: String,
+    /// Why.
     pub code: RDKafkaErrorCode,
     /// The record's value, where it was too large: the document is to be kept.
     pub value: Vec<u8>,
 }
 
 impl Deliveries {
+    /// The context of a new producer.
     pub fn new(context: KafkaContext) -> Self {
         Self { context, answers: Mutex::default() }
     }
 
     /// The answers since the last call.
-    pub(super) fn take(&self) -> Vec<Delivery> {
+    pub fn take(&self) -> Vec<Delivery> {
         std::mem::take(&mut *self.answers.lock())
     }
 }
 
 impl Deliveries {
     /// The client did not even take the record.
-    pub(super) fn refuse(&self, number: usize, refused: Refused) {
+    pub fn refuse(&self, number: usize, refused: Refused) {
         self.answers.lock().push(Delivery { number, answer: Err(refused) });
     }
 }
@@ -62,8 +65,8 @@ impl ClientContext for Deliveries {
         self.context.log(level, facility, message);
     }
 
-    fn stats(&self, statistics: Statistics) {
-        self.context.stats(statistics);
+    fn stats_raw(&self, statistics: &[u8]) {
+        self.context.stats_raw(statistics);
     }
 
     fn error(&self, error: KafkaError, reason: &str) {

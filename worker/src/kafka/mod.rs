@@ -7,13 +7,17 @@
 
 mod connection;
 mod context;
+pub mod deliveries;
 mod diagnosis;
 pub mod dlq;
 mod error;
 pub mod failure;
 pub mod header;
+mod interim;
+pub use interim::{Admin, NewTopic};
 pub mod letter;
 pub mod names;
+mod profiles;
 mod properties;
 pub mod scan;
 mod states;

@@ -17,6 +17,8 @@ const READ: usize = 1_000;
 pub struct Recovered {
     /// The own epoch.
     pub epoch: u64,
+    /// The step had publishers before this one: what they send late is to be kept out.
+    pub replaced: bool,
     /// The numbers that count, dense from 1, in order.
     pub truth: Vec<ValidRange>,
     /// Where the connector goes on; `None`: at the beginning.
@@ -91,6 +93,7 @@ fn for_each_record(log: &dyn EventLog, end: u64, each: &mut dyn FnMut(u64, &LogR
 pub struct Truth {
     step: String,
     has_cursor: bool,
+    replaced: bool,
     /// The publisher that held the log, and what it said last.
     holder: Option<(u64, Option<Checkpoint>)>,
     valid: Vec<ValidRange>,
@@ -101,7 +104,7 @@ pub struct Truth {
 impl Truth {
     /// Nothing read yet.
     pub fn new(step: &str, has_cursor: bool) -> Self {
-        Self { step: step.to_owned(), has_cursor, holder: None, valid: Vec::new(), last: None, complete: None }
+        Self { step: step.to_owned(), has_cursor, replaced: false, holder: None, valid: Vec::new(), last: None, complete: None }
     }
 
     /// Reads the record at an offset.
@@ -110,6 +113,7 @@ impl Truth {
             LogRecord::Epoch { step } => {
                 self.settle();
                 self.holder = (*step == self.step).then_some((offset, None));
+                self.replaced |= self.holder.is_some();
             }
             LogRecord::Checkpoint(checkpoint) => {
                 if let Some((epoch, last)) = &mut self.holder
@@ -133,7 +137,7 @@ impl Truth {
         let ended = self.has_ended();
         let (resume, source_offsets) = self.last.map_or_else(Default::default, |last| (last.resume, last.source_offsets));
         let ledger = Ledger::resumed(epoch, self.valid.clone());
-        Recovered { epoch, truth: self.valid, resume, source_offsets, ended, complete: self.complete, ledger }
+        Recovered { epoch, replaced: self.replaced, truth: self.valid, resume, source_offsets, ended, complete: self.complete, ledger }
     }
 
     fn has_ended(&self) -> bool {

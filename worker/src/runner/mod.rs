@@ -79,7 +79,6 @@ pub struct Run<'a> {
     manifests: &'a Manifests,
     object: &'a Object<IngestRunSpec>,
     options: RunOptions,
-    is_continuous: false,
     written: Arc<Mutex<HashSet<PathBuf>>>,
 }
 

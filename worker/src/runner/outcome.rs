@@ -135,7 +135,7 @@ impl StepError {
             Self::Kafka(error) | Self::Courier(CourierError::Kafka(error)) if error.is_unreachable() => FailureClass::Unreachable,
             Self::Log(LogError::Unreachable { .. }) => FailureClass::Unreachable,
             Self::Superseded { .. } => FailureClass::Superseded,
-            Self::Courier(CourierError::Ill(_)) => FailureClass::Internal,
+            Self::Courier(CourierError::Ill) => FailureClass::Internal,
             Self::Action(error) if error.is_unreachable() => FailureClass::Unreachable,
             Self::ConnectorPanic(_) | Self::LanePanic(_) | Self::Unaccounted { .. } | Self::Stuck { .. } | Self::System { .. } => {
                 FailureClass::Internal

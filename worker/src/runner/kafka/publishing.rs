@@ -75,7 +75,7 @@ struct Publishing<'a, 'b> {
     checkpoints: Arc<Mutex<CheckpointTracker>>,
     checkpointed: Instant,
     appending: Vec<(Appending, bool)>,
-    complete: Option<Appending>,
+    is_complete_sent: bool,
     desk: Desk,
     connector: Option<Receiver<ConnectorEnd>>,
     facts: Facts,
@@ -125,7 +125,7 @@ impl<'a, 'b> Publishing<'a, 'b> {
     fn begin(step: &'a Step<'a>, route: &'a Route, options: KafkaOptions, accounting: &'b mut Accounting) -> Result<Self, StepError> {
         let connector = connectors::build(step.connector, &step.context).map_err(StepError::Connector)?;
         let log_topic = route.log(&step.context.run_id)?;
-        let log = TopicLog::open(&route.connection, &log_topic, PATIENCE)?;
+        let log = TopicLog::open(route.connection.client().set("statistics.interval.ms", "0"), &log_topic, PATIENCE)?;
         let name = &step.connector.name;
         let epoch = recovery::claim(&log, name)?;
         let recovered = recovery::recover(&log, name, connector.has_cursor(), epoch, &mut |detail| accounting.sample(detail))?;
@@ -167,7 +167,7 @@ impl<'a, 'b> Publishing<'a, 'b> {
             checkpoints,
             checkpointed: Instant::now(),
             appending: Vec::new(),
-            complete: None,
+            is_complete_sent: false,
             desk,
             connector: None,
             facts,
@@ -246,9 +246,10 @@ impl<'a, 'b> Publishing<'a, 'b> {
             match completion::next(&self.facts) {
                 Next::Publish | Next::Drain => {}
                 Next::PassBarrier => self.pass_barrier(now)?,
-                Next::WriteComplete if self.complete.is_none() => {
+                Next::WriteComplete if !self.is_complete_sent => {
                     let record = LogRecord::Complete { epoch: self.epoch, counts };
-                    self.complete = Some(self.log.begin_append(&record)?);
+                    self.appending.push((self.log.begin_append(&record)?, false));
+                    self.is_complete_sent = true;
                 }
                 Next::WriteComplete => {}
                 Next::RunPost => self.facts.post = Some(self.run_post()?),
@@ -338,9 +339,6 @@ impl<'a, 'b> Publishing<'a, 'b> {
             }
         }
         self.appending = left;
-        if let Some(complete) = &self.complete {
-            complete.wait(Duration::ZERO)?;
-        }
         Ok(())
     }
 

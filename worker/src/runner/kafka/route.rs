@@ -47,7 +47,7 @@ impl Route {
         let connection = Arc::new(Connection::new(&connection.spec, &pipeline.namespace, &context.secrets)?);
         let names = PipelineNames::new(&pipeline.name, &pipeline.spec.topics, connection.prefix());
         let is_distributed = pipeline.spec.effective_mode() == Mode::Distributed;
-        Ok(Some(Self { connection, admin: Arc::new(Admin::new(&admin)?), names, is_distributed }))
+        Ok(Some(Self { connection, admin: Arc::new(Admin::new(Arc::new(admin))?), names, is_distributed }))
     }
 
     /// Whether the brokers answer and take our credentials.
@@ -76,9 +76,10 @@ impl Route {
         let wanted = self.wanted(spec, run_id)?;
         let names: Vec<&str> = wanted.iter().map(|topic| topic.name.as_str()).collect();
         let found = self.admin.describe_topics(&names, CREATION)?;
+        let log = run_id.map(|run_id| self.log(run_id)).transpose()?;
         let mut faults = Vec::new();
         for topic in &wanted {
-            let is_log = run_id.is_some() && topic.name.starts_with(self.names.event_prefix());
+            let is_log = log.as_ref() == Some(&topic.name);
             match found.get(&topic.name) {
                 None => faults.push(format!("topic `{}` does not exist: create it with {}, or run with --create-topics", topic.name, partitions(topic.partitions))),
                 Some(there) if is_log && there.partitions != 1 => {
