@@ -14,6 +14,7 @@ pub mod http;
 pub mod indexers;
 pub mod kafka;
 pub mod manifest;
+mod memory;
 pub mod messenger;
 pub mod metrics;
 pub mod pipeline;
