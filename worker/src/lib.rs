@@ -26,4 +26,5 @@ pub mod secrets;
 pub mod stages;
 pub mod suggest;
 pub mod telemetry;
+mod wording;
 pub mod worker_lane;

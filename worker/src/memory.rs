@@ -1,7 +1,6 @@
 //! The memory of a thread, told by the allocator: a look costs two loads, so it can be had for every document and every step
 //! of a program. Knows nobody else of this crate.
 
-use std::fmt;
 use tikv_jemalloc_ctl::thread::{ThreadLocal, allocatedp, deallocatedp};
 
 // Documents are made by one thread and freed by another; the system's allocator is several times slower at that.
@@ -40,11 +39,7 @@ impl Meter {
     /// Counts from now on. A meter stays in its thread.
     pub(crate) fn start() -> Self {
         let counters = COUNTERS.with(|counters| *counters);
-        Self {
-            allocated: counters.map_or(0, |counters| counters.allocated.get()),
-            held: counters.map_or(0, Counters::held),
-            counters,
-        }
+        Self { allocated: counters.map_or(0, |counters| counters.allocated.get()), held: counters.map_or(0, Counters::held), counters }
     }
 
     /// Bytes allocated, whether they were freed again or not.
@@ -56,20 +51,6 @@ impl Meter {
     pub(crate) fn held(&self) -> u64 {
         let held = self.counters.map_or(0, |counters| counters.held().wrapping_sub(self.held));
         if held > i64::MAX as u64 { 0 } else { held }
-    }
-}
-
-/// A number of bytes, for people.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bytes(pub(crate) usize);
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            bytes @ 0..1024 => write!(f, "{bytes} bytes"),
-            bytes @ 1024..1_048_576 => write!(f, "{:.1} KiB", bytes as f64 / 1024.0),
-            bytes => write!(f, "{:.1} MiB", bytes as f64 / 1_048_576.0),
-        }
     }
 }
 
@@ -95,11 +76,5 @@ mod tests {
         let meter = Meter::start();
         drop(before);
         assert_eq!(meter.held(), 0);
-    }
-
-    #[test]
-    fn bytes_are_told_in_a_fitting_unit() {
-        let told = [1_023, 1_536, 3 << 20].map(|bytes| Bytes(bytes).to_string());
-        assert_eq!(told, ["1023 bytes", "1.5 KiB", "3.0 MiB"]);
     }
 }

@@ -6,8 +6,9 @@ use super::{
 };
 use crate::{
     document::{Document, LARGEST_DOCUMENT},
-    memory::{Bytes, Meter as MemoryMeter},
+    memory::Meter as MemoryMeter,
     stages::{Children, Next, Prototype, Stage, StageError, program::Predicate},
+    wording::Bytes,
 };
 use penstock_crds::stages::OnError;
 use std::{

@@ -344,7 +344,10 @@ fn no_stage_makes_gigabytes_out_of_one_field() {
     let with = "y".repeat(1_000);
     for (stage, message) in [
         (format!(r#"{{"replace": {{"source": "t", "pattern": "x", "with": "{with}"}}}}"#), "`t` would become longer than 64.0 MiB"),
-        (format!(r#"{{"replace": {{"source": "t", "pattern": ".*", "with": "{}"}}}}"#, "$0".repeat(500)), "`t` would become longer than 64.0 MiB"),
+        (
+            format!(r#"{{"replace": {{"source": "t", "pattern": ".*", "with": "{}"}}}}"#, "$0".repeat(500)),
+            "`t` would become longer than 64.0 MiB",
+        ),
         (
             format!(r#"{{"concatenate": {{"target": "u", "template": "{}"}}}}"#, "{t}".repeat(500)),
             "the text of the template is longer than 64.0 MiB",

@@ -3,8 +3,8 @@
 use super::{Next, Stage, StageError, setting};
 use crate::{
     document::{Document, LARGEST_DOCUMENT, Path, Value},
-    memory::Bytes,
     problem::Problems,
+    wording::Bytes,
 };
 use penstock_crds::{stages as spec, values::UpdateMode};
 use regex::{Captures, Regex, Replacer};

@@ -3,8 +3,8 @@
 use super::StageError;
 use crate::{
     document::{Document, LARGEST_DOCUMENT, Path, Value},
-    memory::Bytes,
     problem::Problems,
+    wording::Bytes,
 };
 use std::{collections::BTreeMap, fmt::Write};
 

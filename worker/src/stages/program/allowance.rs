@@ -4,7 +4,7 @@
 //! gigabytes at once gets its arguments through a guard, which [`rewrite`](super::rewrite) puts around them.
 
 use super::VrlValue;
-use crate::memory::Bytes;
+use crate::wording::Bytes;
 use vrl::compiler::{
     Context, Expression, Function, Parameter, TypeState,
     expression::{ExpressionError, Resolved},
@@ -195,7 +195,9 @@ impl Expression for Guarded {
 impl Most {
     fn check(self, value: &VrlValue) -> Result<(), ExpressionError> {
         match (self, value) {
-            (Self::Bytes(most), value) if size_up_to(value, most).is_none() => Err(format!("it may have {}, and has more", Bytes(most)).into()),
+            (Self::Bytes(most), value) if size_up_to(value, most).is_none() => {
+                Err(format!("it may have {}, and has more", Bytes(most)).into())
+            }
             (Self::Number(most), VrlValue::Integer(number)) if *number > most => Err(format!("{number} is more than {most}").into()),
             (Self::Index(most), VrlValue::Array(steps)) => steps.iter().try_for_each(|step| Self::check_index(most, step)),
             _ => Ok(()),

@@ -59,9 +59,13 @@ fn a_text_is_not_repeated_beyond_what_a_document_may_have() {
     let n = |n: i64| [("n", Value::Int(n)), ("t", text(1 << 20))];
     assert_eq!(
         fails(".a = \"x\" * int!(.n)", &n(i64::MAX)),
-        "line 1 of the program, `.a = \"x\" * int!(.n)`: \"*\": 1 bytes of text 9223372036854775807 times is more than 64.0 MiB"
+        "line 1 of the program, `.a = \"x\" * int!(.n)`: \"*\": 1 byte of text 9223372036854775807 times is more than 64.0 MiB"
     );
-    for source in [".a = int!(.n) * string!(.t)", "for_each([1]) -> |_i, _v| { .a = .t * .n ?? \"\" }\nif .a == \"\" { abort }", ".a = (((\"xxxx\" * 1000) * 1000) * 1000)"] {
+    for source in [
+        ".a = int!(.n) * string!(.t)",
+        "for_each([1]) -> |_i, _v| { .a = .t * .n ?? \"\" }\nif .a == \"\" { abort }",
+        ".a = (((\"xxxx\" * 1000) * 1000) * 1000)",
+    ] {
         let fields = n(100_000);
         let recording = run(&remap(source), Document::with_fields("d", fields.into_iter().map(|(k, v)| (k.into(), v)).collect()));
         assert!(recording.forwarded.is_empty(), "{source}");
@@ -180,5 +184,8 @@ fn patterns_of_grok_come_from_the_program_and_from_no_file() {
     assert_eq!(found.len(), 1);
     assert!(found[0].message.contains("alias_sources"), "{}", found[0].message);
     assert!(found[0].message.contains("disabled"), "{}", found[0].message);
-    assert_eq!(remapped(".a = parse_groks!(.a, patterns: [\"%{OWN:o}\"], aliases: {\"OWN\": \"x+\"})", r#"{"a":"xx"}"#), r#"{"a":{"o":"xx"}}"#);
+    assert_eq!(
+        remapped(".a = parse_groks!(.a, patterns: [\"%{OWN:o}\"], aliases: {\"OWN\": \"x+\"})", r#"{"a":"xx"}"#),
+        r#"{"a":{"o":"xx"}}"#
+    );
 }

@@ -1,7 +1,7 @@
 //! The functions that a program may use: those of VRL, but for a few that have no bounds of their own.
 
 use super::{VrlValue, allowance, product::Product};
-use crate::{document::LARGEST_DOCUMENT, memory::Bytes, stages::replace::replace_up_to};
+use crate::{document::LARGEST_DOCUMENT, stages::replace::replace_up_to, wording::Bytes};
 use std::io::Read;
 use vrl::compiler::{
     Context, Expression, Function, Parameter, TypeState,

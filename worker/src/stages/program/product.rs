@@ -1,7 +1,7 @@
 //! `a * b`, which repeats a text if one of them is one, within bounds.
 
 use super::{VrlValue, functions::LARGEST_TEXT};
-use crate::memory::Bytes;
+use crate::wording::Bytes;
 use vrl::{
     compiler::{
         Context, Expression, Function, Parameter, TypeState,
@@ -64,8 +64,7 @@ impl Function for Product {
 
     fn closure(&self) -> Option<Definition> {
         let output = Output::Kind(Kind::any());
-        let input =
-            Input { parameter_keyword: "nothing", kind: Kind::null(), variables: Vec::new(), output, example: EXAMPLE };
+        let input = Input { parameter_keyword: "nothing", kind: Kind::null(), variables: Vec::new(), output, example: EXAMPLE };
         Some(Definition { inputs: vec![input], is_iterator: false, supports_break: false })
     }
 

@@ -118,8 +118,8 @@ fn call(call: FunctionCall) -> FunctionCall {
         })
     };
     let arguments = arguments.into_iter().enumerate().map(guarded).collect();
-    let closure = closure
-        .map(|node| node.map(|FunctionClosure { variables, block: inner }| FunctionClosure { variables, block: inner.map(block) }));
+    let closure =
+        closure.map(|node| node.map(|FunctionClosure { variables, block: inner }| FunctionClosure { variables, block: inner.map(block) }));
     FunctionCall { ident, abort_on_error, arguments, closure }
 }
 
@@ -137,12 +137,7 @@ fn argument(ident: Option<Node<Ident>>, value: Expr, span: Span) -> Node<Functio
     Node::new(span, FunctionArgument { ident, expr: Node::new(span, value) })
 }
 
-fn function_call(
-    name: &'static str,
-    arguments: Vec<Node<FunctionArgument>>,
-    closure: Option<Node<FunctionClosure>>,
-    span: Span,
-) -> Expr {
+fn function_call(name: &'static str, arguments: Vec<Node<FunctionArgument>>, closure: Option<Node<FunctionClosure>>, span: Span) -> Expr {
     let ident = Node::new(span, Ident::new(name));
     Expr::FunctionCall(Node::new(span, FunctionCall { ident, abort_on_error: false, arguments, closure }))
 }

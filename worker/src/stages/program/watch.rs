@@ -1,6 +1,6 @@
 //! Ends a program that takes too long or too much. Asked by VRL before every expression.
 
-use crate::memory::{Bytes, Meter};
+use crate::{memory::Meter, wording::Bytes};
 use std::{
     ops::ControlFlow,
     time::{Duration, Instant},
