@@ -1,5 +1,6 @@
 //! Small types that several components share: durations, sizes, secrets, references.
 
+use kube::KubeSchema;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::{borrow::Cow, collections::BTreeMap, time};
@@ -202,14 +203,18 @@ impl JsonSchema for Quantity {
 
 /// A key of a Secret in the same namespace. Locally it is read from `--secrets-dir DIR/NAME/KEY` or the
 /// environment variable `PENSTOCK_SECRET_<NAME>_<KEY>` (upper case, other characters `_`).
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretKeyRef {
     /// Name of the Secret.
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$')")
+        .message("the name of a Secret has lower-case letters, digits, - and single dots only, for example search-login; write the name, not a path"))]
     pub name: String,
     /// Key in the Secret.
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9._-]+$') && self != '.' && !self.contains('..')")
+        .message("a key of a Secret has letters, digits, -, _ and single dots only, for example password; write the key, not a path"))]
     pub key: String,
 }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// The modules of the worker, and which others each of them may know. What is not listed is forbidden.
-const MAY_KNOW: [(&str, &[&str]); 24] = [
+const MAY_KNOW: [(&str, &[&str]); 26] = [
     ("actions", &["context", "http", "problem", "secrets"]),
     ("cli", &["*"]),
     ("connectors", &["actions", "context", "document", "problem"]),
@@ -19,20 +19,22 @@ const MAY_KNOW: [(&str, &[&str]); 24] = [
     ("event", &[]),
     ("health", &["messenger"]),
     ("http", &["secrets"]),
-    ("indexers", &["context", "document", "event", "http", "problem", "secrets"]),
+    ("indexers", &["context", "document", "event", "http", "problem", "secrets", "wording"]),
     ("kafka", &["http", "problem", "secrets", "suggest"]),
-    ("manifest", &["connectors", "indexers", "kafka", "problem", "stages", "suggest"]),
+    ("manifest", &["connectors", "indexers", "kafka", "problem", "stages", "suggest", "wording"]),
+    ("memory", &[]),
     ("messenger", &["document", "event", "indexers"]),
     ("metrics", &["health", "indexers", "pipeline", "publisher", "runner"]),
-    ("pipeline", &["context", "document", "event", "problem", "stages"]),
+    ("pipeline", &["context", "document", "event", "memory", "problem", "stages", "wording"]),
     ("problem", &[]),
     ("publisher", &["connectors", "document", "event", "indexers", "kafka", "messenger"]),
     ("reference", &["manifest", "suggest"]),
     ("runner", &["*"]),
     ("secrets", &[]),
-    ("stages", &["context", "document", "problem"]),
+    ("stages", &["context", "document", "memory", "problem", "wording"]),
     ("suggest", &[]),
     ("telemetry", &["cli"]),
+    ("wording", &[]),
     ("worker_lane", &["document", "event", "health", "indexers", "messenger", "metrics", "pipeline"]),
 ];
 

@@ -125,6 +125,20 @@ fn json_that_is_not_as_it_should_be() -> Result<()> {
 }
 
 #[test]
+fn a_document_that_would_take_all_memory_fails_alone() -> Result<()> {
+    let input = b"{\"id\":\"1\",\"n\":9000000000000}\n{\"id\":\"2\",\"n\":3}\n";
+    for (name, program, said) in [
+        ("product", ".a = \"x\" * int!(.n)", "is more than 64.0 MiB"),
+        ("set", ".a = set!([], [.n], 1)", "the index 9000000000000 is beyond 9999"),
+        ("doubling", "if int!(.n) > 3 { x = [1]\n for_each(range!(0, 64)) -> |_i, _v| { x = [x, x] } }", "256.0 MiB of memory"),
+    ] {
+        let stages = serde_json::json!([{"remap": {"source": program}}]).to_string();
+        assert_end(name, input, &manifest(&stages, OUT, JSON), &end(0, 1, 1, said))?;
+    }
+    Ok(())
+}
+
+#[test]
 fn a_line_of_50_megabytes_is_one_failed_document() -> Result<()> {
     let mut line = b"1,".to_vec();
     line.resize(50_000_000, b'x');

@@ -35,6 +35,12 @@ fn a_file_serves_one_purpose_only() -> Result<()> {
         assert_eq!(answer.code, Some(64), "{said}: {answer:?}");
         assert!(answer.err.contains(said) && answer.err.contains("give each a file of its own"), "{said}: {answer:?}");
         assert_eq!((workdir.read("in")?.as_str(), workdir.has("out.jsonl")), (INPUT, false), "{said}");
+        if !answer.err.contains("--dead-letter") {
+            let validated = workdir.penstock(["validate", "m.yaml"])?;
+            assert_eq!(validated.code, Some(64), "{said}: {validated:?}");
+            let message = answer.err.lines().find_map(|line| line.strip_prefix("error: ")).context("a message")?;
+            assert!(validated.out.starts_with("m.yaml:") && validated.out.contains(message), "{validated:?}");
+        }
     }
     Ok(())
 }

@@ -10,9 +10,6 @@ use penstock::{
 };
 use std::hint::black_box;
 
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
 const BATCH: usize = 256;
 
 const NATIVE: &str = r#"[

@@ -3,10 +3,6 @@
 use clap::Parser;
 use penstock::cli::{Cli, Exit};
 
-// Documents are made by one thread and freed by another; the system's allocator is several times slower at that.
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
 fn main() -> Exit {
     Cli::parse().execute()
 }

@@ -1,7 +1,10 @@
 //! Credentials by reference: from a directory or the environment, never from a manifest, never into a log.
 
 use penstock_crds::values::{Credential, SecretKeyRef};
-use std::{fmt, path::PathBuf};
+use std::{
+    fmt,
+    path::{Component, Path, PathBuf},
+};
 
 /// Where the values of Secrets are read from.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +24,14 @@ pub enum SecretError {
         key: String,
         /// The environment variable that would hold it.
         variable: String,
+    },
+    /// Its name or key would lead out of the directory.
+    #[error("secret `{name}`, key `{key}`: a path is no name; write the name of the Secret and its key, without `/` and `..`")]
+    NoName {
+        /// Name of the Secret.
+        name: String,
+        /// Key in the Secret.
+        key: String,
     },
     /// Its file cannot be read.
     #[error("secret `{name}`, key `{key}`: failed to read {}", path.display())]
@@ -71,6 +82,10 @@ impl Secrets {
     /// The secret is nowhere, or its file cannot be read.
     pub fn resolve(&self, credential: &Credential) -> Result<SecretText, SecretError> {
         let SecretKeyRef { name, key } = &credential.value_from.secret_key_ref;
+        // validation refuses it too, but nothing may ever be read elsewhere
+        if !is_file_name(name) || !is_file_name(key) {
+            return Err(SecretError::NoName { name: name.clone(), key: key.clone() });
+        }
         if let Some(directory) = &self.directory {
             let path = directory.join(name).join(key);
             match std::fs::read_to_string(&path) {
@@ -85,6 +100,11 @@ impl Secrets {
             Err(_) => Err(SecretError::Missing { name: name.clone(), key: key.clone(), variable }),
         }
     }
+}
+
+fn is_file_name(text: &str) -> bool {
+    let mut components = Path::new(text).components();
+    matches!((components.next(), components.next()), (Some(Component::Normal(name)), None) if name == text)
 }
 
 /// `PENSTOCK_SECRET_<NAME>_<KEY>` in upper case, all other characters `_`.
@@ -120,6 +140,28 @@ mod tests {
         let secrets = Secrets::new(Some(directory.path().into()));
         let value = secrets.resolve(&credential("os", "password")).expect("value");
         assert_eq!((value.expose(), format!("{value:?}")), ("a b\n", "***".to_owned()));
+    }
+
+    #[test]
+    fn nothing_outside_of_the_directory_is_read() {
+        let directory = tempfile::tempdir().expect("directory");
+        std::fs::create_dir_all(directory.path().join("secrets/os")).expect("directory");
+        std::fs::write(directory.path().join("outside"), "outside").expect("file");
+        std::fs::write(directory.path().join("secrets/os/inside"), "inside").expect("file");
+        let secrets = Secrets::new(Some(directory.path().join("secrets")));
+        let absolute = directory.path().to_string_lossy().into_owned();
+        for (name, key) in [
+            ("..", "outside"),
+            ("os", "../../outside"),
+            (absolute.as_str(), "outside"),
+            ("os/../..", "outside"),
+            ("os", "."),
+            ("os/", "inside"),
+        ] {
+            let error = secrets.resolve(&credential(name, key)).expect_err(name);
+            assert!(matches!(error, SecretError::NoName { .. }), "{name} {key}: {error}");
+        }
+        assert_eq!(secrets.resolve(&credential("os", "inside")).expect("value").expose(), "inside");
     }
 
     #[test]

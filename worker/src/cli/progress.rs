@@ -143,8 +143,11 @@ impl Bars {
         }
         let closed = counts.published - counts.pending;
         let rate = speed.update(closed, Duration::from_secs(3));
-        let mut text =
-            format!("{} published, {} pending, {} indexed, {} failed", counts.published, counts.pending, counts.finished, counts.failed);
+        let merging = step.state.received().map(|received| format!(" ({received} before merging)")).unwrap_or_default();
+        let mut text = format!(
+            "{} published{merging}, {} pending, {} indexed, {} failed",
+            counts.published, counts.pending, counts.finished, counts.failed
+        );
         if !ended {
             text.push_str(&format!(", {rate:.0}/s"));
             if let Some(left) = time_left(begun.elapsed(), done, total) {
@@ -200,7 +203,14 @@ impl View for Lines {
         let counts = step.state.counts();
         let rate = self.speeds[index].update(counts.published - counts.pending, Duration::from_secs(60)).round();
         let connector = step.connector.as_str();
-        tracing::info!(connector, published = counts.published, pending = counts.pending, rate, "publisher");
+        tracing::info!(
+            connector,
+            published = counts.published,
+            before_merging = step.state.received(),
+            pending = counts.pending,
+            rate,
+            "publisher"
+        );
         let (processed, seconds) = step
             .stages
             .totals()

@@ -4,7 +4,11 @@ use super::{
     Exit,
     manifests::{ManifestArgs, print_problems},
 };
-use crate::manifest::{Manifests, Report};
+use crate::{
+    dead_letter,
+    manifest::{Manifests, Problem, Report},
+    runner,
+};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
@@ -40,7 +44,7 @@ enum Output {
 
 impl Validate {
     pub(super) fn execute(self) -> anyhow::Result<Exit> {
-        let result = self.manifests.load();
+        let result = self.manifests.load().and_then(check_files);
         match (self.output, result) {
             (Output::Text, Err(report)) => print_problems(&report),
             (Output::Text, Ok(manifests)) => {
@@ -53,6 +57,17 @@ impl Validate {
             }
         }
     }
+}
+
+/// What a run would refuse as well: files that it would use for two things at once.
+fn check_files(manifests: Manifests) -> Result<Manifests, Report> {
+    let of_run = |run| {
+        let shared = runner::shared_files(&manifests, run, &dead_letter::default_path(&run.name));
+        let problem = |message| Problem { file: run.file.clone(), place: Some(run.place), path: String::new(), message };
+        shared.into_iter().map(problem).collect::<Vec<_>>()
+    };
+    let problems: Vec<Problem> = manifests.runs.iter().flat_map(of_run).collect();
+    if problems.is_empty() { Ok(manifests) } else { Err(Report { problems }) }
 }
 
 fn verdict(manifests: &Manifests) -> String {

@@ -18,6 +18,9 @@ use penstock_crds::values::UpdateMode;
 /// The target of log lines that tell what becomes of a document, one for each change, at debug level.
 pub const LOG_TARGET: &str = "penstock::document";
 
+/// No document may take more bytes than this behind a stage, as [`Document::estimated_size`] tells them.
+pub const LARGEST_DOCUMENT: usize = 64 << 20;
+
 /// What travels through a pipeline: an id and fields.
 ///
 /// The id is the key of the record and never one of the fields; a field called `id` is a field like any other.

@@ -39,11 +39,11 @@ pub fn build(spec: &Indexer, step: &StepContext) -> Result<Arc<dyn Backend>, Bac
     };
     let projection = Projection::new(spec, &step.run_id).map_err(wrong)?;
     Ok(match &spec.kind {
-        IndexerKind::Csv(csv) => Arc::new(Csv::new(csv, projection, step).map_err(wrong)?),
+        IndexerKind::Csv(csv) => Arc::new(Csv::backend(csv, projection, step).map_err(wrong)?),
         IndexerKind::Elasticsearch(cluster) | IndexerKind::Opensearch(cluster) => {
             Arc::new(opensearch::Opensearch::new(spec, cluster, projection, step)?)
         }
-        IndexerKind::JsonLines(lines) => Arc::new(JsonLines::new(lines, projection, step)),
+        IndexerKind::JsonLines(lines) => Arc::new(JsonLines::backend(lines, projection, step)),
         IndexerKind::Nop(_) => Arc::new(Nop),
         #[cfg(feature = "embedded")]
         IndexerKind::Embedded(embedded) => Arc::new(super::embedded::Embedded::new(embedded, projection, step)),

@@ -1,12 +1,16 @@
 //! Separated values: chosen columns, one line a document.
 
-use super::{Answer, Backend, BackendError, Needs, Projection, Rejected, Request, id_field::check_id_field, output_file::OutputFile};
+use super::{
+    Projection, Rejected,
+    file_backend::{FileBackend, Notation},
+    id_field::check_id_field,
+    output_file::OutputFile,
+};
 use crate::{
     context::StepContext,
     document::{Document, Path, PathError, Value},
     problem::Problems,
 };
-use async_trait::async_trait;
 use csv_core::{WriteResult, Writer, WriterBuilder};
 use penstock_crds::indexers::CsvFile;
 use std::collections::HashSet;
@@ -20,7 +24,6 @@ pub struct Csv {
     projection: Projection,
     /// Each document begins with a copy of it.
     writer: Writer,
-    file: OutputFile,
 }
 
 #[derive(Debug)]
@@ -63,11 +66,11 @@ fn delimiter(text: &str) -> Result<u8, String> {
 }
 
 impl Csv {
-    /// For one step. Nothing is opened before [`Backend::check`].
+    /// The backend for one step. Nothing is opened before it is checked.
     ///
     /// # Errors
     /// A column is not a path; [`check`] finds that before.
-    pub fn new(spec: &CsvFile, projection: Projection, step: &StepContext) -> Result<Self, PathError> {
+    pub(super) fn backend(spec: &CsvFile, projection: Projection, step: &StepContext) -> Result<FileBackend<Self>, PathError> {
         let writer = WriterBuilder::new().delimiter(delimiter(&spec.delimiter).unwrap_or(b',')).build();
         let column = |name: &String| {
             Ok(match projection.run_id() {
@@ -88,7 +91,7 @@ impl Csv {
         }
         let file = OutputFile::new(&spec.path, spec.append, header, step);
         let id_name = spec.columns.contains(&spec.id_name).then(|| spec.id_name.clone());
-        Ok(Self { columns, id_name, projection, writer, file })
+        Ok(FileBackend { notation: Self { columns, id_name, projection, writer }, file })
     }
 }
 
@@ -98,16 +101,7 @@ fn takes(projection: &Projection, path: &Path) -> bool {
     projection.fields(&probe).next().is_some()
 }
 
-#[async_trait]
-impl Backend for Csv {
-    fn needs(&self) -> Needs {
-        Needs::default()
-    }
-
-    async fn check(&self) -> Result<(), BackendError> {
-        self.file.open()
-    }
-
+impl Notation for Csv {
     fn encode(&self, document: &Document, body: &mut Vec<u8>) -> Result<(), Rejected> {
         let id = self.projection.id(document)?;
         if let Some(id_name) = &self.id_name {
@@ -125,18 +119,6 @@ impl Backend for Csv {
         }
         line.end();
         Ok(())
-    }
-
-    async fn send(&self, request: &Request, items: &[u32]) -> Answer {
-        self.file.write(request, items)
-    }
-
-    async fn commit(&self) -> Result<(), BackendError> {
-        self.file.commit()
-    }
-
-    async fn abandon(&self) {
-        self.file.abandon();
     }
 }
 
@@ -234,14 +216,17 @@ mod tests {
     use super::*;
     use crate::{
         document::Fields,
-        indexers::compliance::{self, Case, Visible, step_context},
+        indexers::{
+            Backend,
+            compliance::{self, Case, Visible, step_context},
+        },
     };
     use proptest::prelude::*;
     use std::sync::Arc;
 
-    fn build(spec: &str, folder: &std::path::Path) -> Csv {
+    fn build(spec: &str, folder: &std::path::Path) -> FileBackend<Csv> {
         let spec = serde_yaml_ng::from_str(spec).expect(spec);
-        Csv::new(&spec, Projection::default(), &step_context(folder)).expect("columns")
+        Csv::backend(&spec, Projection::default(), &step_context(folder)).expect("columns")
     }
 
     fn document(id: &str, json: &str) -> Document {
@@ -294,7 +279,7 @@ mod tests {
         let indexer = serde_yaml_ng::from_str("{nop: {}, excludeFields: [a], runIdField: run}").expect("indexer");
         let projection = Projection::new(&indexer, "run-1").expect("projection");
         let spec = serde_yaml_ng::from_str("{path: x, columns: [id, a, a.x, b, run]}").expect("spec");
-        let backend = Csv::new(&spec, projection, &step_context(std::path::Path::new("/nowhere"))).expect("columns");
+        let backend = Csv::backend(&spec, projection, &step_context(std::path::Path::new("/nowhere"))).expect("columns");
         let mut body = Vec::new();
         backend.encode(&document("7", r#"{"a":{"x":1},"b":2,"run":"own"}"#), &mut body).expect("encoded");
         assert_eq!(body, b"7,,,2,run-1\n");
@@ -333,7 +318,7 @@ mod tests {
         let context = step_context(folder.path());
         let spec = serde_yaml_ng::from_str("{path: x.csv, columns: [id, a]}").expect("spec");
         for id in ["1", "2"] {
-            let backend = Csv::new(&spec, Projection::default(), &context).expect("columns");
+            let backend = Csv::backend(&spec, Projection::default(), &context).expect("columns");
             compliance::write_all(&backend, &[document(id, r#"{"a":"x"}"#)]);
         }
         assert_eq!(std::fs::read_to_string(folder.path().join("x.csv")).expect("file"), "id,a\n1,x\n2,x\n");

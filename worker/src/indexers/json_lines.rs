@@ -1,8 +1,12 @@
 //! One JSON object a line, the id in front.
 
-use super::{Answer, Backend, BackendError, Needs, Projection, Rejected, Request, id_field::check_id_field, output_file::OutputFile};
+use super::{
+    Projection, Rejected,
+    file_backend::{FileBackend, Notation},
+    id_field::check_id_field,
+    output_file::OutputFile,
+};
 use crate::{context::StepContext, document::Document, problem::Problems};
-use async_trait::async_trait;
 use penstock_crds::indexers::JsonLinesFile;
 
 /// A file with one JSON object a line.
@@ -10,7 +14,6 @@ use penstock_crds::indexers::JsonLinesFile;
 pub struct JsonLines {
     id_name: String,
     projection: Projection,
-    file: OutputFile,
 }
 
 /// Reports what is wrong with the settings.
@@ -19,41 +22,20 @@ pub fn check(spec: &JsonLinesFile, problems: &mut Problems<'_>) {
 }
 
 impl JsonLines {
-    /// For one step. Nothing is opened before [`Backend::check`].
-    pub fn new(spec: &JsonLinesFile, projection: Projection, step: &StepContext) -> Self {
+    /// The backend for one step. Nothing is opened before it is checked.
+    pub(super) fn backend(spec: &JsonLinesFile, projection: Projection, step: &StepContext) -> FileBackend<Self> {
         let file = OutputFile::new(&spec.path, spec.append, Vec::new(), step);
-        Self { id_name: spec.id_name.clone(), projection, file }
+        FileBackend { notation: Self { id_name: spec.id_name.clone(), projection }, file }
     }
 }
 
-#[async_trait]
-impl Backend for JsonLines {
-    fn needs(&self) -> Needs {
-        Needs::default()
-    }
-
-    async fn check(&self) -> Result<(), BackendError> {
-        self.file.open()
-    }
-
+impl Notation for JsonLines {
     fn encode(&self, document: &Document, body: &mut Vec<u8>) -> Result<(), Rejected> {
         let id = self.projection.id(document)?;
         check_id_field(document, &self.id_name, &id, &self.projection)?;
         self.projection.write_json(document, Some((&self.id_name, &id)), body);
         body.push(b'\n');
         Ok(())
-    }
-
-    async fn send(&self, request: &Request, items: &[u32]) -> Answer {
-        self.file.write(request, items)
-    }
-
-    async fn commit(&self) -> Result<(), BackendError> {
-        self.file.commit()
-    }
-
-    async fn abandon(&self) {
-        self.file.abandon();
     }
 }
 
@@ -62,7 +44,10 @@ mod tests {
     use super::*;
     use crate::{
         document::Fields,
-        indexers::compliance::{self, Case, Visible, step_context},
+        indexers::{
+            Backend,
+            compliance::{self, Case, Visible, step_context},
+        },
     };
     use std::{path::Path, sync::Arc};
 
@@ -71,7 +56,7 @@ mod tests {
     impl Case for Lines {
         fn backend(&self, folder: &Path) -> Arc<dyn Backend> {
             let spec = serde_yaml_ng::from_str(self.0).expect(self.0);
-            Arc::new(JsonLines::new(&spec, Projection::default(), &step_context(folder)))
+            Arc::new(JsonLines::backend(&spec, Projection::default(), &step_context(folder)))
         }
         fn visible(&self, folder: &Path) -> Visible {
             let Ok(text) = std::fs::read_to_string(folder.join("out/x.jsonl")) else { return Visible::Documents(Vec::new()) };
@@ -99,7 +84,7 @@ mod tests {
         let spec = serde_yaml_ng::from_str("path: x.jsonl").expect("spec");
         let mut body = Vec::new();
         let document = Document::with_fields("7", Fields::from_json(json.as_bytes()).expect(json));
-        JsonLines::new(&spec, Projection::default(), &step_context(folder)).encode(&document, &mut body)?;
+        JsonLines::backend(&spec, Projection::default(), &step_context(folder)).encode(&document, &mut body)?;
         Ok(String::from_utf8(body).expect("utf-8"))
     }
 
@@ -125,7 +110,7 @@ mod tests {
             let mut found = Vec::new();
             check(&spec, &mut Problems::new("spec.indexer.jsonLines", &mut found));
             assert_eq!(!found.is_empty(), bad, "{path}");
-            JsonLines::new(&spec, Projection::default(), &step_context(folder.path()));
+            JsonLines::backend(&spec, Projection::default(), &step_context(folder.path()));
         }
         assert_eq!(std::fs::read_to_string(folder.path().join("x.jsonl")).expect("file"), "old");
         assert_eq!(std::fs::read_dir(folder.path()).expect("folder").count(), 1);

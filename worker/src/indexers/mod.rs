@@ -8,6 +8,7 @@ mod compliance;
 pub mod csv;
 #[cfg(feature = "embedded")]
 pub mod embedded;
+mod file_backend;
 mod id_field;
 pub mod json_lines;
 mod lane;

@@ -25,9 +25,9 @@ pub use problem::{Problem, Report};
 pub use substitute::Variables;
 pub use yaml::Place;
 
+use crate::wording::counted;
 use object::Identity;
 use penstock_crds::{IngestRunSpec, IngestScheduleSpec, KafkaConnectionSpec, PipelineSpec};
-use problem::counted;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sources::Source;
@@ -83,7 +83,8 @@ impl Manifests {
             (self.schedules.len(), "schedule"),
             (self.kafka_connections.len(), "Kafka connection"),
         ];
-        let parts: Vec<String> = counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, noun)| counted(count, noun)).collect();
+        let parts: Vec<String> =
+            counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, noun)| counted(count as u64, noun)).collect();
         match parts.split_last() {
             Some((last, [])) => last.clone(),
             Some((last, before)) => format!("{} and {last}", before.join(", ")),

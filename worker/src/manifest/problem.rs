@@ -1,6 +1,7 @@
 //! What the reader of a report sees.
 
 use super::yaml::Place;
+use crate::wording::counted;
 use serde::Serialize;
 use std::fmt;
 
@@ -57,7 +58,7 @@ impl Report {
         let mut files: Vec<&str> = self.problems.iter().map(|problem| problem.file.as_str()).collect();
         files.sort_unstable();
         files.dedup();
-        format!("{} in {}", counted(self.problems.len(), "problem"), counted(files.len(), "file"))
+        format!("{} in {}", counted(self.problems.len() as u64, "problem"), counted(files.len() as u64, "file"))
     }
 }
 
@@ -71,11 +72,6 @@ impl fmt::Display for Report {
 }
 
 impl std::error::Error for Report {}
-
-/// `1 file`, `2 files`.
-pub(super) fn counted(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-}
 
 #[cfg(test)]
 mod tests {

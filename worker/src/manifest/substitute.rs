@@ -53,6 +53,13 @@ impl Substitution<'_> {
         if !scalar.text.contains("${") {
             return Vec::new();
         }
+        if let Some(variable) = with_nested_default(&scalar.text) {
+            scalar.unknown = true;
+            return vec![format!(
+                "the default of {} cannot hold a variable itself: it would end at the first `}}`; write the default out, or set {0}",
+                variable.name
+            )];
+        }
         let (text, unset) = expand(&scalar.text, self.variables);
         scalar.unknown = !unset.is_empty();
         if text != scalar.text {
@@ -104,6 +111,14 @@ fn expand(text: &str, variables: &Variables<'_>) -> (String, Vec<String>) {
     }
     expanded.push_str(rest);
     (expanded, unset)
+}
+
+/// The first variable whose default begins another one.
+fn with_nested_default(text: &str) -> Option<Variable<'_>> {
+    let begins = text.match_indices("${").filter(|(at, _)| !text[..*at].ends_with('$'));
+    begins
+        .filter_map(|(at, _)| Variable::parse(&text[at..]))
+        .find(|variable| variable.default.is_some_and(|default| default.contains("${")))
 }
 
 struct Variable<'a> {
@@ -181,6 +196,20 @@ mod tests {
         assert_eq!(findings.len(), 1);
         assert_eq!((findings[0].place, findings[0].path.as_str()), (Place { line: 4, column: 8 }, "d[1]"));
         assert!(findings[0].message.starts_with("the variable NOPE is not set"), "{}", findings[0].message);
+    }
+
+    #[test]
+    fn a_variable_in_a_default_is_a_problem_and_no_text_is_made_of_it() {
+        let mut findings = Vec::new();
+        let mut node = read_one("a: ${A:-${KAFKA}}\nb: x-${A:-y${B:-z}}\nc: $${A:-${COUNT}}\nd: ${COUNT:-${A}}\n").root;
+        substitute(&mut node, &variables, &mut findings);
+        let told: Vec<_> = findings.iter().map(|finding| finding.path.as_str()).collect();
+        assert_eq!(told, ["a", "b", "d"]);
+        assert_eq!(
+            findings[0].message,
+            "the default of A cannot hold a variable itself: it would end at the first `}`; write the default out, or set A"
+        );
+        assert_eq!(node.text("c"), Some("${A:-6}"));
     }
 
     proptest! {

@@ -51,6 +51,41 @@ fn a_good_manifest_becomes_typed_objects() {
 }
 
 #[test]
+fn a_variable_without_quotes_in_a_flow_map_is_a_problem_with_the_cure() {
+    for name in ["{v: ${NAME}}", "{v: $${NAME}}", "[${NAME}]", "{v: ${NAME:-a}, w: 1}", "{v: [x, ${NAME}]}"] {
+        let found = problems(&pipeline(&format!("  stages:\n    - set: {{values: {name}}}\n{NOP}")));
+        assert!(!found.is_empty(), "{name}");
+        assert!(found[0].contains("a variable inside of { } or [ ] needs quotes: \"${NAME}\""), "{name}: {found:?}");
+    }
+    for name in ["{v: \"${NAME}\"}", "{v: '$${NAME}'}"] {
+        assert_eq!(problems(&pipeline(&format!("  stages:\n    - set: {{values: {name}}}\n{NOP}"))), Vec::<String>::new(), "{name}");
+    }
+}
+
+#[test]
+fn a_secret_is_named_and_not_found_by_a_path() {
+    let cluster = |name: &str, key: &str| {
+        pipeline(&format!(
+            "  indexer:\n    opensearch:\n      urls: [http://s:9200]\n      index: i\n      apiKey: {{valueFrom: {{secretKeyRef: {{name: {name}, key: {key}}}}}}}\n"
+        ))
+    };
+    let place = "spec.indexer.opensearch.apiKey.valueFrom.secretKeyRef";
+    for (name, key, field, cure) in [
+        ("../other", "k", "name", "write the name, not a path"),
+        ("a/b", "k", "name", "write the name, not a path"),
+        ("a..b", "k", "name", "single dots"),
+        ("s", "../k", "key", "write the key, not a path"),
+        ("s", "a/b", "key", "write the key, not a path"),
+        ("s", "'..'", "key", "write the key, not a path"),
+    ] {
+        let found = problems(&cluster(name, key));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains(&format!("{place}.{field}: ")) && found[0].contains(cure), "{found:?}");
+    }
+    assert_eq!(problems(&cluster("my.search-login", "api_key.v1")), Vec::<String>::new());
+}
+
+#[test]
 fn yaml_that_kubectl_reads_otherwise_is_reported() {
     for (text, want) in [
         (

@@ -210,7 +210,7 @@ impl<'a> Reader<'a> {
                 Ok(None) => return read,
                 Err(error) => {
                     read.errors.append(&mut self.findings);
-                    let message = format!("not YAML: {}", error.info());
+                    let message = format!("not YAML: {}{}", error.info(), self.hint(error.marker()));
                     read.errors.push(Finding { place: error.marker().into(), path: String::new(), message });
                     if !matches!(self.parser.proceed_next_document(), Ok(true)) {
                         return read;
@@ -218,6 +218,13 @@ impl<'a> Reader<'a> {
                 }
             }
         }
+    }
+
+    /// The cure of the most likely mistake, if the line has it: braces mean something else inside of a flow map.
+    fn hint(&self, marker: &Marker) -> &'static str {
+        let line = self.source.lines().nth(marker.line().saturating_sub(1)).unwrap_or_default();
+        let flows = line.find("${").is_some_and(|at| line[..at].contains(['{', '[']));
+        if flows { "; a variable inside of { } or [ ] needs quotes: \"${NAME}\"" } else { "" }
     }
 
     fn document(&mut self) -> Result<Option<Node>, ScanError> {

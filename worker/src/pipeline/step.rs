@@ -5,8 +5,10 @@ use super::{
     measure::{Meter, Timing},
 };
 use crate::{
-    document::Document,
+    document::{Document, LARGEST_DOCUMENT},
+    memory::Meter as MemoryMeter,
     stages::{Children, Next, Prototype, Stage, StageError, program::Predicate},
+    wording::Bytes,
 };
 use penstock_crds::stages::OnError;
 use std::{
@@ -14,6 +16,10 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
+
+/// A document is measured once a stage has allocated so much: what goes by unmeasured in as many stages as there can be is
+/// no more than a document may have.
+const WORTH_MEASURING: u64 = LARGEST_DOCUMENT as u64 / 256;
 
 /// A stage as it was compiled, with all that belongs to it.
 pub(super) struct PlannedStep {
@@ -73,6 +79,7 @@ impl Step {
     pub(super) fn apply(&mut self, document: &mut Document, is_child: bool) -> Verdict {
         let is_kept = self.may_leave_half_changed && (is_child || self.plan.on_error == OnError::Continue);
         let before = is_kept.then(|| document.clone());
+        let memory = MemoryMeter::start();
         self.timing = self.meter.begin();
         let result = self.run(document);
         Timing::pause(&mut self.timing);
@@ -84,6 +91,9 @@ impl Step {
             Ok(Some(next)) => {
                 self.meter.stats.processed += 1;
                 match next {
+                    Next::Continue | Next::Skip if memory.allocated() > WORTH_MEASURING && document.estimated_size() > LARGEST_DOCUMENT => {
+                        self.too_large(document, before)
+                    }
                     Next::Continue => Verdict::Continue,
                     Next::Skip => Verdict::Skip,
                     Next::Drop { reason } => {
@@ -169,6 +179,12 @@ impl Step {
                 Verdict::Drop(reason)
             }
         }
+    }
+
+    /// Whatever `onError` says: the document must not go on.
+    fn too_large(&mut self, document: &Document, before: Option<Document>) -> Verdict {
+        let (size, most) = (Bytes(document.estimated_size()), Bytes(LARGEST_DOCUMENT));
+        self.fail(format!("the document has {size} after stage `{}`, and may have {most}", self.plan.label.name), before)
     }
 
     fn fail(&mut self, reason: String, before: Option<Document>) -> Verdict {

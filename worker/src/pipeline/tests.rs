@@ -321,3 +321,39 @@ proptest! {
         prop_assert_eq!(source.map(|tag| tag.children), Some(made as u32));
     }
 }
+
+#[test]
+fn a_document_that_grew_too_large_fails_and_the_run_goes_on() {
+    let double = r#"{"name": "double", "onError": "Continue", "copy": {"fields": {"t": ["t", "u"]}, "updateMode": "Append"}}"#;
+    let doubled = vec![double; 40].join(",");
+    let mut lane = lane(&format!("[{doubled}]"));
+    let mut sink = sink();
+    let grows = format!(r#"{{"t":"{}"}}"#, "x".repeat(100_000));
+    for (seq, (id, json)) in [("a", "{}"), ("b", grows.as_str()), ("c", "{}")].into_iter().enumerate() {
+        lane.process(document(id, json), seq as u64 + 1, &mut sink).expect("open");
+    }
+    assert_eq!(sink.story, ["+a", "!b", "+c"]);
+    let (_, _, stage, reason, _) = &sink.failed[0];
+    assert_eq!(stage, "double");
+    assert!(reason.starts_with("the document has ") && reason.ends_with(" MiB after stage `double`, and may have 64.0 MiB"), "{reason}");
+}
+
+#[test]
+fn no_stage_makes_gigabytes_out_of_one_field() {
+    let long = format!(r#"{{"t":"{}"}}"#, "x".repeat(1 << 20));
+    let with = "y".repeat(1_000);
+    for (stage, message) in [
+        (format!(r#"{{"replace": {{"source": "t", "pattern": "x", "with": "{with}"}}}}"#), "`t` would become longer than 64.0 MiB"),
+        (
+            format!(r#"{{"replace": {{"source": "t", "pattern": ".*", "with": "{}"}}}}"#, "$0".repeat(500)),
+            "`t` would become longer than 64.0 MiB",
+        ),
+        (
+            format!(r#"{{"concatenate": {{"target": "u", "template": "{}"}}}}"#, "{t}".repeat(500)),
+            "the text of the template is longer than 64.0 MiB",
+        ),
+    ] {
+        let recording = run(&stage, document("d", &long));
+        assert_eq!(recording.failed[0].3, message);
+    }
+}

@@ -93,6 +93,7 @@ impl<W: SourceWriter> Publisher<W> {
             self.end = Some(PublisherEnd::Stopped);
         }
         self.mark();
+        self.show_received();
         self.writer.finish();
         self.end
     }
@@ -106,13 +107,13 @@ impl<W: SourceWriter> Publisher<W> {
             return Err(self.stop(PublisherEnd::Limit));
         }
         self.received += 1;
-        self.state.set_received(self.received);
         Ok(())
     }
 
     /// The number of the next document; waits until it may be published.
     fn next_seq(&mut self) -> Result<u64, Stopped> {
         while self.credit == 0 {
+            self.show_received();
             match self.gate.ask() {
                 Ok(Verdict::Pass(credit)) => self.credit = credit,
                 Ok(Verdict::Wait(pause)) => {
@@ -130,6 +131,13 @@ impl<W: SourceWriter> Publisher<W> {
         }
         self.state.set_published(self.seq);
         Ok(self.seq)
+    }
+
+    /// Shows how many records came, where they are not the documents that go. Once a credit is often enough.
+    fn show_received(&self) {
+        if self.collapse.is_some() {
+            self.state.set_received(self.received);
+        }
     }
 
     fn send(&mut self, document: Document, after: Cursor) -> Result<(), Stopped> {

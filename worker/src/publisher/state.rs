@@ -15,7 +15,7 @@ use std::{
 pub struct StepState {
     /// The highest number that was given out. Written before the document is sent, so that no event can be ahead of it.
     published: AtomicU64,
-    /// Records that the connector gave; more than `published` where `collapse` merges.
+    /// Records that the connector gave, where `collapse` merges them; else 0. Written now and then.
     received: AtomicU64,
     /// Source documents that are accounted for.
     closed: AtomicU64,
@@ -49,9 +49,10 @@ impl StepState {
         self.received.store(records, Ordering::Relaxed);
     }
 
-    /// Records that the connector gave.
-    pub fn received(&self) -> u64 {
-        self.received.load(Ordering::Relaxed)
+    /// Records that the connector gave, if they are merged. While the step runs it lags behind a little.
+    pub fn received(&self) -> Option<u64> {
+        let received = self.received.load(Ordering::Relaxed);
+        (received > 0).then(|| received.max(self.published()))
     }
 
     /// The accounting has moved on.

@@ -221,6 +221,6 @@ mod tests {
         }
         let flow = Course::new(&step, threads).run(&mut Accounting::new(1, Arc::clone(&step.state)));
         let Flow::Failed(error) = flow else { panic!("{flow:?}") };
-        assert!(error.to_string().starts_with("1 documents are unaccounted for, among them number 2;"), "{error}");
+        assert!(error.to_string().starts_with("1 document unaccounted for, among them number 2;"), "{error}");
     }
 }

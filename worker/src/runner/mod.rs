@@ -106,20 +106,10 @@ impl<'a> Run<'a> {
             }
             let mut end = self.execute_step(connector, &totals(&connectors), figures);
             if end.summary.state == State::Succeeded {
-                connectors.push(end.summary);
-                // --max-failed stands for the whole policy
-                let policy = self.policy().filter(|_| self.options.max_failed.is_none());
-                if let Err(error) = check_failure_policy(policy, &totals(&connectors)) {
-                    if let Some(step) = connectors.last_mut() {
-                        step.state = State::Failed;
-                        step.message = Some(error.to_string());
-                    }
-                    (phase, failure) = (State::Failed, Some(FailureClass::Failed));
-                }
-                continue;
+                self.apply_failure_policy(&mut end, &totals(&connectors));
             }
-            phase = end.summary.state;
-            failure = end.failure.take();
+            figures.end(end.summary.clone());
+            (phase, failure) = (end.summary.state, end.failure);
             connectors.push(end.summary);
         }
         if phase == State::Succeeded && self.options.kafka.all_roles {
@@ -183,7 +173,6 @@ impl<'a> Run<'a> {
                 (end.summary.state, end.failure) = (State::Failed, Some(FailureClass::Failed));
             }
         }
-        figures.end(end.summary.clone());
         end
     }
 
@@ -206,6 +195,18 @@ impl<'a> Run<'a> {
                     tracing::warn!(pipeline = pipeline.name, error = error.chain(), "failed to remove the event topic of the run");
                 }
             }
+        }
+    }
+
+    /// A step that succeeded fails if the run has too many failed documents with it.
+    fn apply_failure_policy(&self, end: &mut StepEnd, before: &Counts) {
+        let mut totals = *before;
+        totals.add(&end.summary.counts);
+        // --max-failed stands for the whole policy
+        let policy = self.policy().filter(|_| self.options.max_failed.is_none());
+        if let Err(error) = check_failure_policy(policy, &totals) {
+            (end.summary.state, end.summary.message) = (State::Failed, Some(error.to_string()));
+            end.failure = Some(error.class());
         }
     }
 

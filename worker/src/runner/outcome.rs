@@ -2,7 +2,7 @@
 
 use crate::{
     actions::ActionError, connectors::ConnectorError, courier::CourierError, indexers::BackendError, kafka::KafkaError,
-    pipeline::BuildError, publisher::log::LogError, worker_lane::LaneError,
+    pipeline::BuildError, publisher::log::LogError, wording::counted, worker_lane::LaneError,
 };
 
 /// A step could not do its work: structural, not a matter of single documents.
@@ -33,7 +33,7 @@ pub enum StepError {
     #[error("failed to keep a failed document in the dead letter; make room or name another file with --dead-letter")]
     DeadLetter(#[source] std::io::Error),
     /// The step took too long.
-    #[error("not done within its timeout of {timeout}: {pending} documents are pending")]
+    #[error("not done within its timeout of {timeout}, with {} pending", counted(*.pending, "document"))]
     Timeout {
         /// The limit.
         timeout: String,
@@ -41,7 +41,7 @@ pub enum StepError {
         pending: u64,
     },
     /// Everything has ended and documents are not accounted for.
-    #[error("{pending} documents are unaccounted for, among them number {}; this is a fault of the program", numbers(.sample))]
+    #[error("{} unaccounted for, among them number {}; this is a fault of the program", counted(*.pending, "document"), numbers(.sample))]
     Unaccounted {
         /// How many.
         pending: u64,
@@ -49,7 +49,7 @@ pub enum StepError {
         sample: Vec<u64>,
     },
     /// More documents failed than the failure policy allows.
-    #[error("{failed} documents failed, more than the {allowed} that are allowed")]
+    #[error("{} failed, more than the {allowed} that are allowed", counted(*.failed, "document"))]
     FailurePolicy {
         /// Failed documents.
         failed: u64,

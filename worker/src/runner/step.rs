@@ -18,6 +18,7 @@ use crate::{
     metrics::StepFigures,
     pipeline::Plan,
     publisher::{PublisherSettings, StepState},
+    wording::counted,
 };
 use penstock_crds::{PipelineSpec, connectors::Connector};
 use std::{
@@ -125,9 +126,8 @@ impl Step<'_> {
         };
         let failures = accounting.into_samples();
         self.log_stages();
-        let summary =
-            StepSummary { name: self.connector.name.clone(), state, counts, message, failures, seconds: begun.elapsed().as_secs_f64() };
-        StepEnd { summary, failure }
+        let (name, received, seconds) = (self.connector.name.clone(), self.state.received(), begun.elapsed().as_secs_f64());
+        StepEnd { summary: StepSummary { name, state, counts, received, message, failures, seconds }, failure }
     }
 
     /// Builds everything, so that what cannot be built stops the step before a document is read.
@@ -235,13 +235,14 @@ impl Step<'_> {
             _ => String::new(),
         };
         let pending = match counts.pending {
-            0 => "all of them are accounted for".to_owned(),
-            pending => format!("{pending} of them are pending"),
+            0 => "everything is accounted for".to_owned(),
+            pending => format!("with {} pending", counted(pending, "document")),
         };
         let again = match self.context.is_continuous {
             true => format!("run it again with --run-id {} to go on", self.context.run_id),
             false => "run it again to start the step over".to_owned(),
         };
-        format!("interrupted after {} documents, {pending}{read}; {again}", counts.published)
+        let published = counted(counts.published, "document");
+        format!("interrupted after {published}, {pending}{read}; {again}")
     }
 }

@@ -1,6 +1,6 @@
 //! What became of a run: as text for people, as JSON for programs.
 
-use crate::event::Detail;
+use crate::{event::Detail, wording::counted};
 use penstock_crds::ingest_run::Counts;
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -42,6 +42,9 @@ pub struct StepSummary {
     pub state: State,
     /// Documents by state.
     pub counts: Counts,
+    /// Records that the connector gave, if some of them were merged into one document.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub received: Option<u64>,
     /// Why it did not succeed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -101,7 +104,15 @@ fn shorten(text: &str, chars: usize) -> String {
 impl StepSummary {
     /// A step that was not started.
     pub fn skipped(name: &str) -> Self {
-        Self { name: name.into(), state: State::Skipped, counts: Counts::default(), message: None, failures: Vec::new(), seconds: 0.0 }
+        Self {
+            name: name.into(),
+            state: State::Skipped,
+            counts: Counts::default(),
+            received: None,
+            message: None,
+            failures: Vec::new(),
+            seconds: 0.0,
+        }
     }
 }
 
@@ -113,6 +124,10 @@ impl RunSummary {
         let _ = writeln!(text, "{}", self.table());
         let _ = writeln!(text, "run {}: {} in {}", self.run, self.headline(), duration(self.seconds));
         for step in &self.connectors {
+            if let Some(received) = step.received {
+                let _ =
+                    writeln!(text, "  {}: {} published, {received} before merging", step.name, counted(step.counts.published, "document"));
+            }
             if let Some(message) = &step.message {
                 let _ = writeln!(text, "  {}: {message}", step.name);
             }
@@ -153,21 +168,23 @@ impl RunSummary {
     }
 
     fn headline(&self) -> String {
-        let total = self.connectors.len();
+        let connectors = counted(self.connectors.len() as u64, "connector");
         let succeeded = self.connectors.iter().filter(|step| step.state == State::Succeeded).count();
         let state = format!("{:?}", self.phase).to_lowercase();
         let Counts { published, created, finished, failed, dropped, pending } = self.totals;
-        let documents = published + created;
-        let fate = match (documents, failed + dropped + pending) {
+        let all = published + created;
+        let documents = counted(all, "document");
+        let fate = match (all, failed + dropped + pending) {
             (0, _) => "no documents were published".to_owned(),
-            (_, 0) => format!("all {documents} documents finished"),
+            (1, 0) => format!("{documents} finished"),
+            (_, 0) => format!("all {documents} finished"),
             _ => {
                 let parts = [(finished, "finished"), (failed, "failed"), (dropped, "dropped"), (pending, "pending")];
                 let said: Vec<_> = parts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
-                format!("of {documents} documents {}", said.join(", "))
+                format!("of {documents} {}", said.join(", "))
             }
         };
-        format!("{state}, {succeeded} of {total} connectors complete, {fate}")
+        format!("{state}, {succeeded} of {connectors} complete, {fate}")
     }
 }
 
@@ -197,7 +214,8 @@ mod tests {
 
     fn summary(counts: Counts) -> RunSummary {
         let failures = vec![FailureSample { id: "p-11".into(), stage: "price".into(), reason: "no number\nat line 1".into(), seq: 11 }];
-        let step = StepSummary { name: "products".into(), state: State::Succeeded, counts, message: None, failures, seconds: 0.4 };
+        let step =
+            StepSummary { name: "products".into(), state: State::Succeeded, counts, received: None, message: None, failures, seconds: 0.4 };
         RunSummary { run: "r".into(), phase: State::Succeeded, seconds: 0.4, totals: counts, connectors: vec![step] }
     }
 
@@ -210,7 +228,7 @@ mod tests {
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows[0], ["CONNECTOR", "STATE", "PUBLISHED", "CREATED", "FINISHED", "FAILED", "DROPPED", "PENDING", "TIME"]);
         assert_eq!(rows[1], ["products", "Succeeded", "12", "3", "15", "0", "0", "0", "0.4", "s"]);
-        assert!(text.ends_with("run r: succeeded, 1 of 1 connectors complete, all 15 documents finished in 0.4 s\n"), "{text}");
+        assert!(text.ends_with("run r: succeeded, 1 of 1 connector complete, all 15 documents finished in 0.4 s\n"), "{text}");
         let json = serde_json::to_value(&summary).expect("JSON");
         let numbers = serde_json::json!({"published": 12, "created": 3, "finished": 15, "failed": 0, "dropped": 0, "pending": 0});
         assert_eq!(
@@ -218,6 +236,23 @@ mod tests {
             serde_json::json!({"run": "r", "phase": "Succeeded", "seconds": 0.4, "totals": numbers,
                 "connectors": [{"name": "products", "state": "Succeeded", "counts": numbers, "seconds": 0.4}]})
         );
+    }
+
+    #[test]
+    fn what_was_merged_is_told_m7() {
+        let mut summary = summary(Counts { published: 12, finished: 12, ..Counts::default() });
+        assert!(!summary.to_text(None).contains("merging"));
+        summary.connectors[0].received = Some(40);
+        assert!(summary.to_text(None).contains("\n  products: 12 documents published, 40 before merging\n"), "{}", summary.to_text(None));
+        assert_eq!(serde_json::to_value(&summary).expect("JSON")["connectors"][0]["received"], 40);
+    }
+
+    #[test]
+    fn a_single_document_is_told_as_one() {
+        let one = |counts| summary(counts).headline();
+        let finished = one(Counts { published: 1, finished: 1, ..Counts::default() });
+        assert_eq!(finished, "succeeded, 1 of 1 connector complete, 1 document finished");
+        assert!(one(Counts { published: 1, failed: 1, ..Counts::default() }).ends_with("of 1 document 1 failed"));
     }
 
     #[test]

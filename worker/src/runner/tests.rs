@@ -232,7 +232,7 @@ fn a_timeout_stops_the_connector_and_tells_what_is_pending_p14_s28() {
     let end = stand.run(connector, Faulty::Silent);
     assert_eq!((end.summary.state, end.failure), (State::Failed, Some(FailureClass::Failed)));
     assert_eq!(end.summary.counts, Counts { published: 5, pending: 5, ..Counts::default() });
-    assert_eq!(end.summary.message.as_deref(), Some("not done within its timeout of 100ms: 5 documents are pending"));
+    assert_eq!(end.summary.message.as_deref(), Some("not done within its timeout of 100ms, with 5 documents pending"));
     assert!(was_stopped.load(SeqCst) && was_closed.load(SeqCst), "the connector's thread has ended");
 }
 
@@ -260,11 +260,7 @@ fn a_step_that_has_failed_must_still_end_in_time_s28() {
     });
     let end = stand.run(connector, Faulty::Silent);
     assert_eq!(end.summary.counts, Counts { published: 2, failed: 1, pending: 1, ..Counts::default() });
-    assert_eq!(
-        end.summary.message.as_deref(),
-        Some("1 documents failed, more than the 0 that are allowed"),
-        "the first error is the cause"
-    );
+    assert_eq!(end.summary.message.as_deref(), Some("1 document failed, more than the 0 that are allowed"), "the first error is the cause");
 }
 
 #[test]
@@ -302,4 +298,34 @@ fn a_share_of_failed_documents_is_counted_of_all_with_children() {
         let counts = Counts { published, created, failed, ..Counts::default() };
         assert_eq!(check_failure_policy(policy.as_ref(), &counts).is_ok(), is_allowed, "{percent:?} of {counts:?}");
     }
+}
+
+#[test]
+fn a_step_that_the_policy_fails_is_never_shown_as_succeeded() {
+    let folder = tempfile::tempdir().expect("folder");
+    let text = "apiVersion: penstock.io/v1alpha1\nkind: Pipeline\nmetadata: {name: p}\nspec:\n  mode: Local\n  indexer: {nop: {}}\n  \
+        stages: [{remap: {source: 'assert!(%id != \"2\", \"no\")'}}]\n---\n\
+        apiVersion: penstock.io/v1alpha1\nkind: IngestRun\nmetadata: {name: r}\nspec:\n  failurePolicy: {maxFailedPercent: 10}\n  \
+        connectors: [{name: c, pipeline: p, sequence: {count: 4}}, {name: d, pipeline: p, sequence: {count: 1}}]\n";
+    let file = folder.path().join("m.yaml");
+    std::fs::write(&file, text).expect("file");
+    let manifests = crate::manifest::load(&[file], &crate::manifest::LoadOptions::default()).expect("valid");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("runtime");
+    let options = RunOptions {
+        run_id: "r-1".into(),
+        secrets: Secrets::default(),
+        limit: None,
+        max_failed: None,
+        exit_on_stuck: false,
+        dead_letter: Arc::new(DeadLetterFile::new(folder.path().join("failed.jsonl"))),
+        control: Control::new(Duration::from_secs(1)),
+        health: Health::new(None),
+        runtime: runtime.handle().clone(),
+    };
+    let figures = RunFigures::new("r", 2);
+    let end = Run::new(&manifests, &manifests.runs[0], options).execute(&figures);
+    let states: Vec<_> = end.summary.connectors.iter().map(|step| step.state).collect();
+    assert_eq!((end.summary.phase, states), (State::Failed, vec![State::Failed, State::Skipped]));
+    let shown: Vec<_> = figures.ended().into_iter().map(|step| (step.state, step.message)).collect();
+    assert_eq!(shown, [(State::Failed, Some("1 document failed, more than the 10 % of 4 that are allowed".into()))]);
 }

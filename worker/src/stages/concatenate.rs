@@ -27,7 +27,7 @@ impl Concatenate {
 impl Stage for Concatenate {
     fn process(&mut self, document: &mut Document) -> Result<Next, StageError> {
         self.text.clear();
-        self.template.render(document, &mut self.text);
+        self.template.render(document, &mut self.text)?;
         setting::write(document, &self.target, self.text.as_str().into(), self.update_mode)?;
         Ok(Next::Continue)
     }

@@ -2,11 +2,12 @@
 
 use super::{Next, Stage, StageError, setting};
 use crate::{
-    document::{Document, Path, Value},
+    document::{Document, LARGEST_DOCUMENT, Path, Value},
     problem::Problems,
+    wording::Bytes,
 };
 use penstock_crds::{stages as spec, values::UpdateMode};
-use regex::Regex;
+use regex::{Captures, Regex, Replacer};
 use std::borrow::Cow;
 
 /// Replaces what a regular expression finds.
@@ -35,14 +36,15 @@ impl Replace {
         is_fine.then_some(Self { source: source?, target: target?, pattern, with: spec.with.clone(), update_mode: spec.update_mode })
     }
 
-    fn replace_in<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        self.pattern.replace_all(text, self.with.as_str())
+    fn replace_in<'a>(&self, text: &'a str) -> Result<Cow<'a, str>, StageError> {
+        replace_up_to(LARGEST_DOCUMENT, &self.pattern, text, &self.with, 0)
+            .ok_or_else(|| StageError(format!("`{}` would become longer than {}", self.source, Bytes(LARGEST_DOCUMENT))))
     }
 
     /// The new value, or nothing if it is the old one.
     fn replaced(&self, value: &Value) -> Result<Option<Value>, StageError> {
         let text = |value: &Value| match value {
-            Value::Text(text) => Ok(match self.replace_in(text) {
+            Value::Text(text) => Ok(match self.replace_in(text)? {
                 Cow::Borrowed(_) => None,
                 Cow::Owned(new) => Some(Value::from(new)),
             }),
@@ -75,6 +77,35 @@ impl Stage for Replace {
 
     fn may_leave_half_changed(&self) -> bool {
         self.target.as_ref().is_some_and(setting::is_nested)
+    }
+}
+
+/// Replaces up to `limit` matches, all if it is 0. Nothing if the text became longer than `most`: each match can be replaced
+/// by something as long as the text.
+pub(super) fn replace_up_to<'a>(most: usize, pattern: &Regex, text: &'a str, with: &str, limit: usize) -> Option<Cow<'a, str>> {
+    if text.len() < most / 2 && with.len().saturating_mul(text.len() + 1) <= most / 2 && !with.contains('$') {
+        return Some(pattern.replacen(text, limit, with));
+    }
+    let mut replacement = Replacement { with, groups: with.matches('$').count(), most, is_too_long: false };
+    let replaced = pattern.replacen(text, limit, replacement.by_ref());
+    (!replacement.is_too_long && replaced.len() <= most).then_some(replaced)
+}
+
+/// Replaces until the text is too long.
+struct Replacement<'a> {
+    with: &'a str,
+    groups: usize,
+    most: usize,
+    is_too_long: bool,
+}
+
+impl Replacer for Replacement<'_> {
+    fn replace_append(&mut self, captures: &Captures<'_>, text: &mut String) {
+        let longest = self.with.len() + self.groups * captures[0].len();
+        self.is_too_long |= text.len().saturating_add(longest) > self.most;
+        if !self.is_too_long {
+            captures.expand(self.with, text);
+        }
     }
 }
 

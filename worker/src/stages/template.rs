@@ -1,8 +1,10 @@
 //! Templates: fixed text with field names in braces, read once and resolved to paths.
 
+use super::StageError;
 use crate::{
-    document::{Document, Path, Value},
+    document::{Document, LARGEST_DOCUMENT, Path, Value},
     problem::Problems,
+    wording::Bytes,
 };
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -82,8 +84,14 @@ impl Template {
 
     /// Appends the text for a document: lists are joined by a comma and a space, objects are JSON, a field that is
     /// absent or null is its default or nothing.
-    pub(super) fn render(&self, document: &Document, out: &mut String) {
+    ///
+    /// # Errors
+    /// The text would be longer than any document may be.
+    pub(super) fn render(&self, document: &Document, out: &mut String) -> Result<(), StageError> {
         for item in &self.items {
+            if out.len() > LARGEST_DOCUMENT {
+                return Err(StageError(format!("the text of the template is longer than {}", Bytes(LARGEST_DOCUMENT))));
+            }
             match item {
                 Item::Text(text) => out.push_str(text),
                 Item::Id => out.push_str(document.id()),
@@ -94,6 +102,7 @@ impl Template {
                 },
             }
         }
+        Ok(())
     }
 }
 

@@ -14,6 +14,7 @@ use super::{
     batch::{Ids, Packet},
     retry,
 };
+use crate::wording::counted;
 use penstock_crds::indexers::Retry;
 use std::{
     collections::VecDeque,
@@ -179,8 +180,11 @@ impl Schedule {
             }
             Answer::Items(answers) if answers.len() == sent.items.len() => self.sort(at, &sent.items, answers, now, random, &mut settled),
             Answer::Items(answers) => {
-                let message =
-                    format!("the backend gave {} answers to {} documents; what became of them is unknown", answers.len(), sent.items.len());
+                let message = format!(
+                    "the backend gave {} to {}; what became of them is unknown",
+                    counted(answers.len() as u64, "answer"),
+                    counted(sent.items.len() as u64, "document")
+                );
                 settled.end = Some(BackendError { message, unreachable: false, source: None });
             }
             Answer::Outage(refusal) => {

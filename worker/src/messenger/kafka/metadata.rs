@@ -96,7 +96,8 @@ impl Metadata {
     pub fn encode(mut self, offset: u64) -> String {
         loop {
             let text = self.text(offset);
-            if text.len() <= LONGEST || !self.shrink() {
+            let excess = text.len().saturating_sub(LONGEST);
+            if excess == 0 || !self.shrink(excess, text.len()) {
                 return text;
             }
         }
@@ -129,8 +130,8 @@ impl Metadata {
         BASE64_STANDARD_NO_PAD.encode(bytes)
     }
 
-    /// False: nothing can be left out any more.
-    fn shrink(&mut self) -> bool {
+    /// Leaves something out, as a text of that length is too long by the excess. False: there is nothing left.
+    fn shrink(&mut self, excess: usize, length: usize) -> bool {
         if !self.done.is_empty() {
             self.done.clear();
             return true;
@@ -140,7 +141,7 @@ impl Metadata {
         }
         let mut ages: Vec<(u64, u64, u64)> = self.seen.iter().map(|(origin, seen)| (seen.hour, seen.number, *origin)).collect();
         ages.sort_unstable();
-        for (_, _, origin) in &ages[..ages.len().div_ceil(32)] {
+        for (_, _, origin) in &ages[..(ages.len() * excess).div_ceil(length)] {
             self.seen.remove(origin);
         }
         true
@@ -233,9 +234,10 @@ impl Column {
         let width = width as usize;
         let mut bytes = vec![0; (numbers.len() * width).div_ceil(8)];
         for (at, number) in numbers.iter().enumerate() {
-            for bit in (0..width).filter(|bit| number >> bit & 1 == 1) {
-                let place = at * width + bit;
-                bytes[place / 8] |= 1 << (place % 8);
+            let place = at * width;
+            let shifted = u128::from(*number) << (place % 8);
+            for (byte, part) in bytes[place / 8..].iter_mut().zip(shifted.to_le_bytes()) {
+                *byte |= part;
             }
         }
         Self { width: width as u8, bytes }
@@ -246,8 +248,13 @@ impl Column {
         if width > 64 || self.bytes.len() != (count * width).div_ceil(8) {
             return None;
         }
-        let bit = |place: usize| u64::from(self.bytes[place / 8] >> (place % 8) & 1);
-        Some((0..count).map(|at| (0..width).map(|of| bit(at * width + of) << of).sum()).collect())
+        let mask = if width == 64 { u64::MAX } else { (1 << width) - 1 };
+        let number = |place: usize| {
+            let mut window = [0; 16];
+            window.iter_mut().zip(&self.bytes[place / 8..]).take(9).for_each(|(to, from)| *to = *from);
+            (u128::from_le_bytes(window) >> (place % 8)) as u64 & mask
+        };
+        Some((0..count).map(|at| number(at * width)).collect())
     }
 }
 
@@ -272,6 +279,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100))]
+
         #[test]
         fn what_is_written_is_read_again((offset, metadata) in any_metadata()) {
             let text = metadata.clone().encode(offset);

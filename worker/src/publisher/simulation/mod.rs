@@ -12,6 +12,7 @@ mod node;
 mod publisher;
 mod scenarios;
 
+use crate::messenger::kafka::intake::Rule;
 use cluster::{Cluster, Group, Hazards};
 use node::{Node, NodeAct, Role};
 use publisher::{Publisher, PublisherAct, Verdict};
@@ -238,16 +239,23 @@ impl Simulation {
     }
 }
 
+/// Schedules of each scenario: more than 10,000 in all.
+fn seeds() -> u64 {
+    std::env::var("PENSTOCK_SIMULATION_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(250)
+}
+
 /// Runs many schedules of a scenario.
 fn explore(name: &str, hazards: Hazards) {
-    let more: Option<u64> = std::env::var("PENSTOCK_SIMULATION_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
-    let seeds = more.unwrap_or(16);
-    let failures: BTreeMap<u64, Violation> =
-        (0..seeds)
-            .filter_map(|seed| Simulation::run(seed, hazards, 6, 150).err().map(|violation| (seed, violation)))
-            .chain((0..seeds / 4).filter_map(|seed| {
-                Simulation::run(seed, hazards, 10, 300).err().map(|violation| (seed, format!("10 documents: {violation}")))
-            }))
-            .collect();
+    let small = (0..seeds()).filter_map(|seed| Simulation::run(seed, hazards, 6, 150).err().map(|violation| (seed, violation)));
+    let large = (0..seeds() / 4)
+        .filter_map(|seed| Simulation::run(seed, hazards, 10, 300).err().map(|violation| (seed, format!("10 documents: {violation}"))));
+    let failures: BTreeMap<u64, Violation> = small.chain(large).collect();
     assert!(failures.is_empty(), "{name}: {failures:#?}");
+}
+
+/// Some schedule fails if a rule is left out: so the schedules do look at it.
+fn breaks(off: Rule, hazards: Hazards) {
+    let hazards = Hazards { off: Some(off), ..hazards };
+    let shows = (0..seeds().max(250) * 20).any(|seed| Simulation::run(seed, hazards, 6, 150).is_err());
+    assert!(shows, "without {off:?} nothing goes wrong");
 }

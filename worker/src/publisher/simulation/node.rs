@@ -133,7 +133,8 @@ impl Node {
                 }
             }
         }
-        if !self.parts.is_empty() {
+        let waits = |(partition, part): (&usize, &Part)| part.position > cluster.committed(self.group(), *partition).offset;
+        if self.parts.iter().any(waits) {
             add(0.2, NodeAct::Tick);
         }
         if !self.commits.is_empty() {

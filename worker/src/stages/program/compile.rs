@@ -1,23 +1,20 @@
 //! Compiling VRL: what a program may do, which fields it touches, and how its errors are told.
 
-use super::{depth::depth, indexes::largest_index};
+use super::{depth::depth, functions, indexes::largest_index, rewrite::with_guards};
 use crate::problem::Problems;
 use std::collections::BTreeMap;
 use vrl::{
-    compiler::{CompileConfig, ExpressionError, Function, Program, compile_with_external, state::ExternalEnv},
+    compiler::{CompileConfig, Compiler, ExpressionError, Program, TypeState, compile_with_external, state::ExternalEnv},
     diagnostic::{Diagnostic, DiagnosticList, DiagnosticMessage, Formatter, Label},
     path::{OwnedSegment, OwnedTargetPath, PathPrefix},
     value::{KeyString, Kind, kind::Collection},
 };
 
-/// Functions that programs may not use: `log` would write into our log from a user's text.
-const WITHHELD: [&str; 1] = ["log"];
-
 /// Brackets, operators and `else` within each other. Each level costs stack, here and in every lane.
 const DEEPEST_NESTING: usize = 250;
 
 /// The compiler and the runtime make all elements up to an index that a program names.
-const LARGEST_INDEX: u64 = 9_999;
+pub(super) const LARGEST_INDEX: u64 = 9_999;
 
 /// The compiler needs many times the stack that the program needs when it runs.
 const COMPILER_STACK: usize = 64 << 20;
@@ -80,13 +77,15 @@ impl Compiled {
 
     /// An error at run time, with the line of the program in which it happened.
     pub(super) fn explain(&self, error: &ExpressionError) -> String {
-        let message = error.message();
+        let mut message = error.message();
         let labels = error.labels();
         let labelled = labels.iter().find(|label| label.primary).or(labels.first()).map(|label| label.span.start());
-        let (start, message) = match split_span(&message) {
-            Some((start, text)) => (Some(labelled.unwrap_or(start)), text),
-            None => (labelled, message),
-        };
+        let mut start = labelled;
+        // a call within a call tells of both
+        while let Some((at, text)) = split_span(&message) {
+            start = start.or(Some(at));
+            message = text;
+        }
         let Some(start) = start.filter(|start| self.source.is_char_boundary(*start)) else { return message };
         let (line, _) = place(&self.source, start);
         let text = self.source.lines().nth(line - 1).unwrap_or_default().trim();
@@ -101,8 +100,7 @@ fn split_span(message: &str) -> Option<(usize, String)> {
     let (span, after) = rest.split_once(')')?;
     let (start, end) = span.split_once(':')?;
     end.parse::<usize>().ok()?;
-    let before = before.strip_prefix("function call error for ").unwrap_or(before);
-    Some((start.parse().ok()?, format!("{before}{after}")))
+    Some((start.parse().ok()?, format!("{}{after}", before.replacen("function call error for ", "", 1))))
 }
 
 fn compile(source: &str, kind: ProgramKind) -> Result<Compiled, ProgramFault> {
@@ -128,18 +126,33 @@ fn compile(source: &str, kind: ProgramKind) -> Result<Compiled, ProgramFault> {
 }
 
 fn compile_here(source: &str, kind: ProgramKind) -> Result<Compiled, ProgramFault> {
+    let compiled = compile_with_external(source, &functions::for_users(), &environment(), config(kind));
+    let program = compiled.map_err(|errors| fault(source, kind, errors))?.program;
+    if kind == ProgramKind::Predicate {
+        must_be_boolean(&program)?;
+    }
+    let program = compile_bounded(source, kind)?;
+    let scope = scope(source, &program);
+    Ok(Compiled { program, scope, source: source.to_owned() })
+}
+
+/// The same program with guards, so that no expression of it can use up the memory. That the user's own compiles is known.
+fn compile_bounded(source: &str, kind: ProgramKind) -> Result<Program, ProgramFault> {
+    let program = vrl::parser::parse(source).map_err(|error| ProgramFault { message: error.to_string(), inside: None })?;
+    let state = TypeState { local: Default::default(), external: environment() };
+    match Compiler::compile(&functions::bounded(), with_guards(program), &state, config(kind)) {
+        Ok(compiled) => Ok(compiled.program),
+        Err(errors) => Err(fault(source, kind, errors)),
+    }
+}
+
+fn config(kind: ProgramKind) -> CompileConfig {
     let mut config = CompileConfig::default();
     match kind {
         ProgramKind::Program => config.set_read_only_path(OwnedTargetPath::metadata_root(), true),
         ProgramKind::Predicate => config.set_read_only(),
     }
-    let program =
-        compile_with_external(source, &functions(), &environment(), config).map_err(|errors| fault(source, kind, errors))?.program;
-    if kind == ProgramKind::Predicate {
-        must_be_boolean(&program)?;
-    }
-    let scope = scope(source, &program);
-    Ok(Compiled { program, scope, source: source.to_owned() })
+    config
 }
 
 fn must_be_boolean(program: &Program) -> Result<(), ProgramFault> {
@@ -152,12 +165,6 @@ fn must_be_boolean(program: &Program) -> Result<(), ProgramFault> {
         result.kind()
     );
     Err(ProgramFault { message, inside: None })
-}
-
-fn functions() -> Vec<Box<dyn Function>> {
-    let mut functions = vrl::stdlib::all();
-    functions.retain(|function| !WITHHELD.contains(&function.identifier()));
-    functions
 }
 
 /// The types that a program starts with: fields are JSON, `%id` is text, `%parent_id` text or null.

@@ -1,7 +1,7 @@
 //! Between the values of documents and those of VRL.
 
 use super::VrlValue;
-use crate::document::{Fields, Key, Value};
+use crate::document::{Fields, Key, LARGEST_DOCUMENT, Value};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use std::fmt;
 use vrl::value::{KeyString, ObjectMap, value::timestamp_to_string};
@@ -78,15 +78,26 @@ pub(super) fn to_vrl(value: &Value) -> VrlValue {
 /// A value for a document. `before` is what stood in its place: fields that are still there keep their order, and whole
 /// numbers beyond `i64` that the program passed on stay exact.
 pub(super) fn to_document(before: Option<&Value>, value: VrlValue) -> Result<Value, Misfit> {
-    convert(before, value, 1)
+    convert(before, value, 1, &mut Room(LARGEST_DOCUMENT))
 }
 
 /// The fields of a document as a whole.
 pub(super) fn to_fields(before: Option<&Fields>, map: ObjectMap) -> Result<Fields, Misfit> {
-    convert_fields(before, map, 0)
+    convert_fields(before, map, 0, &mut Room(LARGEST_DOCUMENT))
 }
 
-fn convert(before: Option<&Value>, value: VrlValue, depth: usize) -> Result<Value, Misfit> {
+/// Bytes left. A program can hold one long text many times at no cost; in a document each takes its place.
+struct Room(usize);
+
+impl Room {
+    fn take(&mut self, bytes: usize) -> Result<(), Misfit> {
+        self.0 = self.0.checked_sub(bytes).ok_or(Misfit::new("more than the 64 MiB that a document may have"))?;
+        Ok(())
+    }
+}
+
+fn convert(before: Option<&Value>, value: VrlValue, depth: usize, room: &mut Room) -> Result<Value, Misfit> {
+    room.take(size_of::<Value>() + value.as_bytes().map_or(0, |bytes| bytes.len()))?;
     Ok(match value {
         VrlValue::Null => Value::Null,
         VrlValue::Boolean(yes) => Value::Bool(yes),
@@ -103,13 +114,13 @@ fn convert(before: Option<&Value>, value: VrlValue, depth: usize) -> Result<Valu
             discard(value);
             return Err(Misfit::new("nested too deeply, more than 128 levels"));
         }
-        VrlValue::Array(values) => Value::list(convert_list(before, values, depth)?),
+        VrlValue::Array(values) => Value::list(convert_list(before, values, depth, room)?),
         VrlValue::Object(map) => {
             let before = match before {
                 Some(Value::Object(fields)) => Some(&**fields),
                 _ => None,
             };
-            Value::object(convert_fields(before, map, depth)?)
+            Value::object(convert_fields(before, map, depth, room)?)
         }
     })
 }
@@ -122,25 +133,25 @@ fn float(before: Option<&Value>, number: f64) -> Result<Value, Misfit> {
     }
 }
 
-fn convert_list(before: Option<&Value>, values: Vec<VrlValue>, depth: usize) -> Result<Vec<Value>, Misfit> {
+fn convert_list(before: Option<&Value>, values: Vec<VrlValue>, depth: usize, room: &mut Room) -> Result<Vec<Value>, Misfit> {
     let before = match before {
         Some(Value::List(values)) => values.as_slice(),
         _ => &[],
     };
-    let convert_one = |(i, value)| convert(before.get(i), value, depth + 1).map_err(|misfit| misfit.inside(format!("[{i}]")));
+    let convert_one = |(i, value)| convert(before.get(i), value, depth + 1, room).map_err(|misfit| misfit.inside(format!("[{i}]")));
     values.into_iter().enumerate().map(convert_one).collect()
 }
 
-fn convert_fields(before: Option<&Fields>, mut map: ObjectMap, depth: usize) -> Result<Fields, Misfit> {
+fn convert_fields(before: Option<&Fields>, mut map: ObjectMap, depth: usize, room: &mut Room) -> Result<Fields, Misfit> {
     let mut fields = Fields::with_capacity(map.len());
     for (key, old) in before.into_iter().flat_map(Fields::iter) {
         if let Some(value) = map.remove(key.as_str()) {
-            let value = convert(Some(old), value, depth + 1).map_err(|misfit| misfit.inside(format!(".{key}")))?;
+            let value = convert(Some(old), value, depth + 1, room).map_err(|misfit| misfit.inside(format!(".{key}")))?;
             fields.push_new(key.clone(), value);
         }
     }
     for (key, value) in map {
-        let value = convert(None, value, depth + 1).map_err(|misfit| misfit.inside(format!(".{key}")))?;
+        let value = convert(None, value, depth + 1, room).map_err(|misfit| misfit.inside(format!(".{key}")))?;
         fields.push_new(Key::from(key.as_str()), value);
     }
     Ok(fields)

@@ -1,35 +1,36 @@
 //! Programs and predicates in VRL: compiled once, run by each lane over the fields that they touch and no others.
 
+mod allowance;
 mod compile;
 mod convert;
 mod depth;
+mod functions;
 mod indexes;
+mod product;
+mod rewrite;
 mod target;
+mod watch;
 
+#[cfg(test)]
+mod bounds_tests;
 #[cfg(test)]
 mod tests;
 
-use self::{compile::Compiled, target::Touched};
+use self::{
+    compile::Compiled,
+    target::Touched,
+    watch::{Limits, Watch},
+};
 use super::StageError;
 use crate::{document::Document, problem::Problems};
-use std::{
-    ops::ControlFlow,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
 use vrl::{
     compiler::{
         ExpressionError, TimeZone,
-        runtime::{ExecutionControl, Runtime, Terminate},
+        runtime::{Runtime, Terminate},
     },
     value::Value as VrlValue,
 };
-
-/// A program may work on one document so long.
-const TIME_LIMIT: Duration = Duration::from_secs(10);
-
-/// So many steps of a program pass between two looks at the clock.
-const STEPS_PER_LOOK: u32 = 4096;
 
 /// A program that changes documents.
 pub(super) struct Program {
@@ -41,7 +42,7 @@ pub(super) struct Program {
 pub(super) enum Ended {
     /// `abort`, with the reason it gave.
     Aborted(String),
-    /// An error, or the time was over.
+    /// An error, or it took too long or too much.
     Failed(StageError),
 }
 
@@ -102,7 +103,7 @@ struct Lane {
     compiled: Arc<Compiled>,
     runtime: Runtime,
     touched: Touched,
-    time_limit: Duration,
+    limits: Limits,
     /// The zone in which times without one are read: UTC, so that a program gives the same on every machine.
     zone: TimeZone,
 }
@@ -113,44 +114,24 @@ impl Lane {
             touched: Touched::new(&compiled.scope),
             compiled,
             runtime: Runtime::default(),
-            time_limit: TIME_LIMIT,
+            limits: Limits::STANDARD,
             zone: TimeZone::parse("UTC").unwrap_or_default(),
         }
     }
 
     fn run(&mut self, document: &Document) -> Result<VrlValue, Ended> {
         self.touched.take_from(document);
-        let mut limit = TimeLimit { limit: self.time_limit, steps: 0, first_look: None };
-        let result = self.runtime.resolve_with_control(&mut self.touched, &self.compiled.program, &self.zone, &mut limit);
+        let mut watch = Watch::start(self.limits);
+        let result = self.runtime.resolve_with_control(&mut self.touched, &self.compiled.program, &self.zone, &mut watch);
         self.runtime.clear();
-        result.map_err(|end| self.ended(end))
+        result.map_err(|end| self.ended(end, watch))
     }
 
-    fn ended(&self, end: Terminate) -> Ended {
+    fn ended(&self, end: Terminate, watch: Watch) -> Ended {
         match end {
             Terminate::Abort(ExpressionError::Abort { message, .. }) => Ended::Aborted(message.unwrap_or_else(|| "aborted".into())),
-            Terminate::Interrupted => {
-                Ended::Failed(StageError(format!("the program was stopped: it took more than {:?}", self.time_limit)))
-            }
+            Terminate::Interrupted => Ended::Failed(StageError(watch.reason())),
             Terminate::Abort(error) | Terminate::Error(error) => Ended::Failed(StageError(self.compiled.explain(&error))),
         }
-    }
-}
-
-/// Ends a program that takes too long. The clock is read only while a program takes many steps.
-struct TimeLimit {
-    limit: Duration,
-    steps: u32,
-    first_look: Option<Instant>,
-}
-
-impl ExecutionControl for TimeLimit {
-    fn checkpoint(&mut self) -> ControlFlow<()> {
-        self.steps = self.steps.wrapping_add(1);
-        if !self.steps.is_multiple_of(STEPS_PER_LOOK) {
-            return ControlFlow::Continue(());
-        }
-        let first_look = *self.first_look.get_or_insert_with(Instant::now);
-        if first_look.elapsed() > self.limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }

@@ -190,11 +190,11 @@ fn a_program_that_takes_too_long_is_stopped() {
     let list = format!(r#"{{"l":[{}]}}"#, vec!["1"; 300].join(","));
     let mut program = super::Program::compile(source, "source", &mut crate::problem::Problems::new("", &mut Vec::new())).expect("program");
     let mut slow = document("d", &list);
-    program.lane.time_limit = std::time::Duration::ZERO;
+    program.lane.limits.time = std::time::Duration::ZERO;
     let ended = program.run(&mut slow).expect_err("stopped");
     assert_eq!(ended, super::Ended::Failed(super::StageError("the program was stopped: it took more than 0ns".into())));
     assert_eq!(to_json(&slow), list);
-    program.lane.time_limit = super::TIME_LIMIT;
+    program.lane.limits = super::Limits::STANDARD;
     program.run(&mut slow).expect("time enough");
     assert!(to_json(&slow).ends_with(r#","n":90000}"#));
 }

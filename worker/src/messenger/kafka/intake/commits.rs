@@ -1,11 +1,6 @@
 //! When an [`Intake`] commits, and how it gives partitions back.
 
-use super::{
-    Commit, Intake, TakeOver,
-    part::{Now, Part},
-    probation::Place,
-    rule::Rule,
-};
+use super::{Commit, Intake, TakeOver, part::Now, probation::Place, rule::Rule};
 use std::time::Instant;
 
 impl Intake {
@@ -16,7 +11,7 @@ impl Intake {
     pub fn commit_due(&mut self, now: Instant) -> Vec<Commit> {
         self.tick(now);
         let now = self.now_for_parts();
-        let mark = self.mark_due();
+        let mark = self.mark_due(&now);
         if mark.is_none() && !self.parts.values().any(|part| part.is_due(&now)) {
             return Vec::new();
         }
@@ -36,12 +31,12 @@ impl Intake {
         .collect()
     }
 
-    /// The suspect to mark now: nothing else runs and nothing is under way.
-    fn mark_due(&self) -> Option<Place> {
+    /// The suspect to mark now: nothing else runs and no commit is under way.
+    fn mark_due(&self, now: &Now) -> Option<Place> {
         let place = self.probation.waiting()?;
         let running: usize = self.parts.values().map(|part| part.offsets.in_flight()).sum();
         let is_alone = running == self.probation.resting() || !self.rules.follows(Rule::Alone);
-        (is_alone && !self.parts.values().any(Part::is_awaiting_answer)).then_some(place)
+        (is_alone && self.parts.values().all(|part| part.is_ready(now))).then_some(place)
     }
 
     /// The answer to a commit. After a failure it is sent again in a while: whether the partition is lost is the caller's to
@@ -107,6 +102,7 @@ impl Intake {
             hour: self.hour,
             interval: self.settings.commit_interval,
             window: self.settings.window,
+            writes_ahead: self.rules.follows(Rule::Window),
             is_probing: self.probation.is_probing(),
         }
     }

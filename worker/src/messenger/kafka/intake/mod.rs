@@ -12,6 +12,8 @@ mod commits;
 mod filter;
 mod offsets;
 mod part;
+#[cfg(test)]
+mod poison_tests;
 mod probation;
 mod rule;
 #[cfg(test)]

@@ -37,6 +37,11 @@ impl Offsets {
         self.in_flight
     }
 
+    /// Grows with each record that is done.
+    pub(super) fn done_count(&self) -> u64 {
+        self.next - self.in_flight as u64
+    }
+
     /// The next record is at that offset: where a topic has gaps there is nothing to wait for.
     pub(crate) fn jump(&mut self, offset: u64) {
         if self.in_flight == 0 && offset > self.next {
@@ -111,7 +116,7 @@ mod tests {
     proptest! {
         #[test]
         fn only_the_first_contiguous_stretch_of_done_offsets_may_be_committed_x3(
-            start in 0..200_u64, gaps in prop::collection::vec(prop_oneof![8 => Just(1_u64), 1 => 2..200_u64], 1..300), order in any::<u64>(),
+            start in 0..200_u64, gaps in prop::collection::vec(prop_oneof![8 => Just(1_u64), 1 => 2..200_u64], 1..80), order in any::<u64>(),
         ) {
             let found: Vec<u64> = gaps.iter().scan(start, |at, gap| { *at += gap; Some(*at) }).collect();
             let mut offsets = Offsets::new(start);

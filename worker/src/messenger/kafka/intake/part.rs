@@ -29,6 +29,8 @@ pub(super) struct Now {
     pub interval: Duration,
     /// Records that may be started ahead of the first that is not done.
     pub window: u64,
+    /// Commits say up to where records may start, not up to where they have started.
+    pub writes_ahead: bool,
     /// Suspects have precedence: each commit of a mark says what else there is to say.
     pub is_probing: bool,
 }
@@ -53,7 +55,7 @@ pub(super) struct Part {
     /// Done by an earlier reader and not started again: not suspects, should this one die.
     done_before: Vec<u64>,
     sent: Option<Sent>,
-    /// Offset and limit of the latest commit.
+    /// How much was done at the latest commit, and its limit.
     said: Option<(u64, u64)>,
     marks_changed: bool,
     sent_at: Instant,
@@ -131,23 +133,24 @@ impl Part {
         !self.marks.is_empty()
     }
 
-    pub(super) fn is_awaiting_answer(&self) -> bool {
-        self.sent.is_some()
-    }
-
     pub(super) fn marks_are_committed(&self) -> bool {
         !self.marks_changed && self.sent.is_none()
     }
 
     /// Whether the latest commit does not say all.
-    pub(super) fn has_news(&self, window: u64) -> bool {
-        let Some((offset, limit)) = self.said else { return !self.is_revoking };
-        self.marks_changed || self.offsets.position() > offset || self.limit_to_come(window) > limit
+    pub(super) fn has_news(&self, now: &Now) -> bool {
+        let Some((done, limit)) = self.said else { return !self.is_revoking };
+        self.marks_changed || self.offsets.done_count() > done || self.limit_to_come(now) > limit
     }
 
     /// Whether a commit may go now, at most one at a time; after a failure after a while.
     pub(super) fn may_commit(&self, now: &Now) -> bool {
-        self.sent.is_none() && self.has_news(now.window) && (!self.failed || now.instant >= self.sent_at + now.interval)
+        self.has_news(now) && self.is_ready(now)
+    }
+
+    /// No commit is under way, and none has failed a moment ago.
+    pub(super) fn is_ready(&self, now: &Now) -> bool {
+        self.sent.is_none() && (!self.failed || now.instant >= self.sent_at + now.interval)
     }
 
     /// Whether the commit should not wait for others.
@@ -157,7 +160,7 @@ impl Part {
         }
         let Some((_, limit)) = self.said else { return true };
         let is_idle = self.offsets.in_flight() == 0;
-        self.limit_to_come(now.window) >= limit + now.window.div_ceil(2)
+        now.writes_ahead && self.limit_to_come(now) >= limit + now.window.div_ceil(2)
             || now.instant >= self.sent_at + now.interval
             || (is_idle || self.marks_changed) && !now.is_probing
     }
@@ -165,10 +168,10 @@ impl Part {
     /// The next commit: with it a suspect is marked, or the partition given back in order.
     pub(super) fn commit(&mut self, partition: u32, number: u64, now: &Now, marked: Option<u64>, clean: bool) -> Commit {
         let offset = self.offsets.position();
-        let limit = if clean { offset } else { self.limit_to_come(now.window) };
+        let limit = if clean { offset } else { self.limit_to_come(now) };
         self.attempted = marked.or(self.attempted);
         self.has_committed = true;
-        self.said = Some((offset, limit));
+        self.said = Some((self.offsets.done_count(), limit));
         self.sent = Some(Sent { number, tenure: self.tenure, limit, marked });
         self.marks_changed = false;
         self.sent_at = now.instant;
@@ -202,8 +205,9 @@ impl Part {
     }
 
     /// While there are suspects no more are made.
-    fn limit_to_come(&self, window: u64) -> u64 {
-        if self.has_suspects { self.limit } else { self.limit.max(self.offsets.position() + window) }
+    fn limit_to_come(&self, now: &Now) -> u64 {
+        let ahead = if now.writes_ahead { self.offsets.position() + now.window } else { self.offsets.next() };
+        if self.has_suspects { self.limit } else { self.limit.max(ahead) }
     }
 
     fn done(&self) -> Vec<u64> {

@@ -56,6 +56,8 @@ pub(super) struct Probation {
     max_attempts: u32,
     /// Not yet passed, by partition, in order; no empty ones.
     suspects: BTreeMap<u32, VecDeque<u64>>,
+    /// Whose suspects go first, as long as they come.
+    first: u32,
     turn: Turn,
     aside: Vec<Aside>,
     is_ill: bool,
@@ -69,6 +71,7 @@ impl Probation {
         Self {
             max_attempts,
             suspects: BTreeMap::new(),
+            first: 0,
             turn: Turn::Free,
             aside: Vec::new(),
             is_ill: false,
@@ -94,6 +97,9 @@ impl Probation {
     pub(super) fn suspect(&mut self, partition: u32, offsets: VecDeque<u64>) {
         if !offsets.is_empty() {
             self.suspects.insert(partition, offsets);
+            if self.turn == Turn::Free {
+                self.first = self.suspects.keys().next().copied().unwrap_or(partition);
+            }
             self.expect_suspects();
         }
     }
@@ -133,11 +139,13 @@ impl Probation {
             _ => return Verdict::Hold,
         }
         let Some(offsets) = self.suspects.get(&place.0) else {
-            // suspects of other partitions first
             return if self.is_probing() { Verdict::Hold } else { Verdict::Start };
         };
         if offsets.front() != Some(&place.1) {
             return Verdict::Start;
+        }
+        if self.must_wait(place.0) {
+            return Verdict::Hold;
         }
         if attempts < self.max_attempts && !self.rules.follows(Rule::MarkFirst) {
             self.turn = Turn::Running(place);
@@ -148,6 +156,20 @@ impl Probation {
             return Verdict::Hold;
         }
         self.set_aside(place, attempts)
+    }
+
+    /// Partition after partition: so a process that dies again and again does so at few records, and shows soon that it is ill.
+    fn must_wait(&mut self, partition: u32) -> bool {
+        if !self.suspects.contains_key(&self.first)
+            && let Some(first) = self.suspects.keys().next()
+        {
+            self.first = *first;
+        }
+        if self.first != partition && self.is_probing() && self.rules.follows(Rule::Alone) {
+            return true;
+        }
+        self.first = partition;
+        false
     }
 
     fn set_aside(&mut self, place: Place, attempts: u32) -> Verdict {

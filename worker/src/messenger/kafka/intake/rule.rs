@@ -13,7 +13,7 @@ pub(crate) enum Rule {
     Filter,
     /// The filter's memory travels with the offset.
     FilterTravels,
-    /// No record at or beyond the committed limit starts.
+    /// The limit is committed ahead, and no record at or beyond it starts.
     Window,
     /// A suspect starts only when its mark is committed.
     MarkFirst,
