@@ -9,11 +9,12 @@ use std::{
 };
 
 /// The modules of the worker, and which others each of them may know. What is not listed is forbidden.
-const MAY_KNOW: [(&str, &[&str]); 26] = [
+const MAY_KNOW: [(&str, &[&str]); 27] = [
     ("actions", &["context", "http", "problem", "secrets"]),
     ("cli", &["*"]),
     ("connectors", &["actions", "context", "document", "problem"]),
     ("context", &["secrets"]),
+    ("courier", &["document", "event", "indexers", "kafka", "messenger", "publisher"]),
     ("dead_letter", &["context", "document", "indexers"]),
     ("document", &[]),
     ("event", &[]),
@@ -23,7 +24,7 @@ const MAY_KNOW: [(&str, &[&str]); 26] = [
     ("kafka", &["http", "problem", "secrets", "suggest"]),
     ("manifest", &["connectors", "indexers", "kafka", "problem", "stages", "suggest", "wording"]),
     ("memory", &[]),
-    ("messenger", &["document", "event", "indexers"]),
+    ("messenger", &["document", "event", "indexers", "kafka"]),
     ("metrics", &["health", "indexers", "pipeline", "publisher", "runner"]),
     ("pipeline", &["context", "document", "event", "memory", "problem", "stages", "wording"]),
     ("problem", &[]),

@@ -320,6 +320,9 @@ fn a_step_that_the_policy_fails_is_never_shown_as_succeeded() {
         dead_letter: Arc::new(DeadLetterFile::new(folder.path().join("failed.jsonl"))),
         control: Control::new(Duration::from_secs(1)),
         health: Health::new(None),
+        over_memory: false,
+        kafka: Default::default(),
+        only: None,
         runtime: runtime.handle().clone(),
     };
     let figures = RunFigures::new("r", 2);
