@@ -7,6 +7,8 @@ mod bad_manifest;
 mod bad_surroundings;
 mod docs;
 mod examples;
+mod kafka_dlq;
+mod kafka_log;
 mod kafka_security;
 mod local_contract;
 mod local_disk_full;

@@ -1,6 +1,8 @@
 //! The command line: one file a command, each turns its arguments into one call of the library and an [`Exit`].
 
 mod completions;
+mod dlq;
+mod events;
 mod exit;
 mod explain;
 mod health;
@@ -14,6 +16,7 @@ mod search;
 mod server;
 mod signals;
 pub mod style;
+mod topics;
 mod validate;
 
 pub use exit::Exit;
@@ -43,6 +46,10 @@ pub struct Cli {
 pub enum Command {
     /// Print a script that completes commands and options in your shell.
     Completions(completions::Completions),
+    /// Look into the dead letter topic of a pipeline, bring documents in again, remove letters.
+    Dlq(dlq::Dlq),
+    /// Show the log of a run over Kafka: publishers, checkpoints, how documents ended.
+    Events(events::Events),
     /// Show the reference of a kind, a component or a field.
     Explain(explain::Explain),
     /// Tell whether the heartbeat of a process is fresh.
@@ -64,6 +71,8 @@ impl Cli {
         telemetry::start(self.log_format);
         let result = match self.command {
             Command::Completions(command) => command.execute(),
+            Command::Dlq(command) => command.execute(),
+            Command::Events(command) => command.execute(),
             Command::Explain(command) => command.execute(),
             Command::Health(command) => command.execute(),
             Command::Run(command) => command.execute(),

@@ -13,7 +13,7 @@ use crate::{
     health::{Health, WATCH_INTERVAL},
     manifest::{Manifests, Object},
     metrics::RunFigures,
-    runner::{self, Control, KafkaOptions, FailureClass, Run, RunEnd, RunOptions, RunSummary, State},
+    runner::{self, Control, FailureClass, KafkaOptions, Run, RunEnd, RunOptions, RunSummary, State},
     secrets::Secrets,
 };
 use anyhow::Context;

@@ -13,10 +13,7 @@ use crate::{
     messenger::kafka::intake::{Admission, Condemned, Generation},
 };
 use rdkafka::{error::KafkaError, message::BorrowedMessage, types::RDKafkaErrorCode};
-use std::{
-    rc::Rc,
-    time::Instant,
-};
+use std::{rc::Rc, time::Instant};
 
 /// What is to be done with a record.
 enum Fate {
@@ -59,9 +56,9 @@ impl Courier {
                 let (partition, committed, first, end) = (0, 0, 0, 0);
                 Err(CourierError::Truncated { topic: topic(), partition, committed, first, end })
             }
-            Some(
-                RDKafkaErrorCode::TopicAuthorizationFailed | RDKafkaErrorCode::GroupAuthorizationFailed | RDKafkaErrorCode::Fatal,
-            ) => Err(self.error(error)),
+            Some(RDKafkaErrorCode::TopicAuthorizationFailed | RDKafkaErrorCode::GroupAuthorizationFailed | RDKafkaErrorCode::Fatal) => {
+                Err(self.error(error))
+            }
             _ => Ok(()),
         }
     }

@@ -110,13 +110,8 @@ impl Courier {
             let Some(record) = self.tickets.get(item.tag.seq) else { continue };
             let Tag { seq, ordinal, children } = record.reference(item.tag);
             let passage = &record.passage;
-            let origin = passage.run.as_ref().map(|run| Origin {
-                run: &run.run,
-                step: &run.step,
-                epoch: run.epoch,
-                replaced: run.replaced,
-                seq,
-            });
+            let origin =
+                passage.run.as_ref().map(|run| Origin { run: &run.run, step: &run.step, epoch: run.epoch, replaced: run.replaced, seq });
             let place = header::Passage {
                 attempt: passage.attempt,
                 partition: passage.source_partition,

@@ -33,13 +33,13 @@ use outbox::Outbox;
 use partitions::Leaving;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use record::{Held, HeldRecord};
-use tickets::{Passage, Tickets};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     rc::Rc,
     sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
+use tickets::{Passage, Tickets};
 use tokio_util::sync::CancellationToken;
 
 /// Records in work at most, and their bytes. At half of it reading goes on.
@@ -242,11 +242,8 @@ impl Courier {
 
     /// Nothing happens: waits a little for something that does.
     fn wait(&mut self) -> Result<(), CourierError> {
-        let is_idle = self.tickets.is_empty()
-            && self.outbox.is_empty()
-            && self.leaving.is_none()
-            && self.held.is_empty()
-            && self.commits.is_empty();
+        let is_idle =
+            self.tickets.is_empty() && self.outbox.is_empty() && self.leaving.is_none() && self.held.is_empty() && self.commits.is_empty();
         if is_idle {
             let consumer = Arc::clone(&self.consumer);
             if let Some(polled) = consumer.poll(IDLE_WAIT) {
@@ -281,7 +278,8 @@ impl Courier {
         }
         let is_closed = self.is_full || self.is_draining;
         let held = |partition: &u32| self.held.get(partition);
-        let resumed: Vec<u32> = self.paused.iter().copied().filter(|partition| !is_closed && held(partition).is_none_or(Held::has_room)).collect();
+        let resumed: Vec<u32> =
+            self.paused.iter().copied().filter(|partition| !is_closed && held(partition).is_none_or(Held::has_room)).collect();
         let reading = self.owned.keys().copied().filter(|partition| !self.paused.contains(partition));
         let paused: Vec<u32> = reading.filter(|partition| is_closed || held(partition).is_some_and(Held::is_full)).collect();
         self.pause(&paused);

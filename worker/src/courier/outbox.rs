@@ -9,8 +9,9 @@ use super::lanes::Kept;
 use crate::{
     event::{EventBatch, Outcome, Tag},
     kafka::{
-        Connection, KafkaError, header,
+        Connection, KafkaError,
         deliveries::{Deliveries, Delivery, Refused},
+        header,
         letter::LetterHeaders,
     },
     messenger::kafka::intake::Offsets,

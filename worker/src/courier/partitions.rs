@@ -2,10 +2,7 @@
 
 use super::{Courier, CourierError, committer::Answer, membership::Change};
 use crate::messenger::kafka::intake::Commit;
-use rdkafka::{
-    Offset, TopicPartitionList,
-    consumer::Consumer,
-};
+use rdkafka::{Offset, TopicPartitionList, consumer::Consumer};
 use std::time::{Duration, Instant};
 
 /// How long the work on a partition may take that is to be given away. Well below the session timeout of the group.
@@ -98,7 +95,12 @@ impl Courier {
                 tracing::warn!(topic = self.topic, partition, %fault, "the metadata of a committed offset is not understood");
             }
             if taken.suspects > 0 {
-                tracing::warn!(topic = self.topic, partition, suspects = taken.suspects, "its last reader died: what it was at is tried one by one");
+                tracing::warn!(
+                    topic = self.topic,
+                    partition,
+                    suspects = taken.suspects,
+                    "its last reader died: what it was at is tried one by one"
+                );
             }
             self.owned.insert(partition, taken.tenure);
         }

@@ -153,7 +153,8 @@ mod tests {
         for order in [[0, 1, 2], [1, 0, 2], [2, 1, 0]] {
             let mut tickets = Tickets::default();
             let ticket = tickets.issue(passage(3), 40, 40, Tag::source(9), 100);
-            let done: Vec<_> = order.iter().map(|ordinal| tickets.settle(member(ticket, *ordinal, if *ordinal == 0 { 2 } else { 0 }))).collect();
+            let done: Vec<_> =
+                order.iter().map(|ordinal| tickets.settle(member(ticket, *ordinal, if *ordinal == 0 { 2 } else { 0 }))).collect();
             assert_eq!(done[..2], [None, None]);
             assert_eq!(done[2], Some((passage(3), 40)));
             assert!(tickets.is_empty() && tickets.bytes() == 0 && tickets.get(ticket).is_none());

@@ -12,6 +12,7 @@ use rdkafka::{
     ClientContext,
     client::OAuthToken,
     config::RDKafkaLogLevel as Level,
+    consumer::ConsumerContext,
     error::{KafkaError as ClientError, RDKafkaErrorCode as Code},
     producer::{DeliveryResult, ProducerContext},
 };
@@ -164,6 +165,8 @@ impl ClientContext for KafkaContext {
         Ok(tokens.fetch()?)
     }
 }
+
+impl ConsumerContext for KafkaContext {}
 
 impl ProducerContext for KafkaContext {
     type DeliveryOpaque = ();

@@ -1,10 +1,13 @@
 //! Reading what stands in a topic at present: from the first record, or any other, to the end as it is now. Without a group.
 
-use super::failure::{Failure, classify, reason};
+use super::{
+    Access, Connection, KafkaContext, KafkaError, Resource,
+    failure::{Failure, classify},
+};
 use rdkafka::{
-    ClientConfig, Message, Offset, TopicPartitionList,
+    Message, Offset, TopicPartitionList,
     consumer::{BaseConsumer, Consumer},
-    error::KafkaError,
+    error::KafkaError as ClientError,
     message::BorrowedMessage,
     types::RDKafkaErrorCode,
 };
@@ -23,47 +26,21 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// By partition, which offsets.
 pub type Ranges = BTreeMap<i32, Range<i64>>;
 
-/// The topic cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ScanError {
-    /// It is not there.
-    #[error("topic `{topic}` does not exist")]
-    Missing {
-        /// Its name.
-        topic: String,
-    },
-    /// No answer in time.
-    #[error("topic `{topic}` cannot be reached: {reason}")]
-    Unreachable {
-        /// Its name.
-        topic: String,
-        /// What is known.
-        reason: String,
-    },
-    /// The broker does not let it be read.
-    #[error("topic `{topic}` cannot be read: {reason}")]
-    Refused {
-        /// Its name.
-        topic: String,
-        /// What it says.
-        reason: String,
-    },
-}
-
 /// A reader of a topic.
-pub struct Scan {
+pub struct Scan<'a> {
+    connection: &'a Connection,
     topic: String,
-    consumer: BaseConsumer,
+    consumer: BaseConsumer<KafkaContext>,
     patience: Duration,
 }
 
-impl Scan {
-    /// A reader that waits so long for an answer, or for the next record; `config` says how the broker is reached.
+impl<'a> Scan<'a> {
+    /// A reader that waits so long for an answer, or for the next record.
     ///
     /// # Errors
     /// The configuration is refused.
-    pub fn open(config: &ClientConfig, topic: &str, patience: Duration) -> Result<Self, ScanError> {
-        let mut config = config.clone();
+    pub fn open(connection: &'a Connection, topic: &str, patience: Duration) -> Result<Self, KafkaError> {
+        let mut config = connection.client();
         config
             // needed by the client; the group is never joined
             .set("group.id", "penstock-scan")
@@ -71,14 +48,11 @@ impl Scan {
             .set("enable.auto.offset.store", "false")
             .set("enable.partition.eof", "true")
             .set("auto.offset.reset", "earliest")
-            .set("allow.auto.create.topics", "false")
             .set("fetch.queue.backoff.ms", "2")
             .set("queued.max.messages.kbytes", "16384");
-        let topic = topic.to_owned();
-        match config.create() {
-            Ok(consumer) => Ok(Self { topic, consumer, patience }),
-            Err(error) => Err(ScanError::Refused { topic, reason: reason(&error) }),
-        }
+        let made = config.create_with_context(connection.context());
+        let consumer = made.map_err(|error| connection.error(&error, Access::Read, Resource::topic(topic)))?;
+        Ok(Self { connection, topic: topic.to_owned(), consumer, patience })
     }
 
     /// The name of the topic.
@@ -90,14 +64,14 @@ impl Scan {
     ///
     /// # Errors
     /// The topic is not there, or nobody answers.
-    pub fn present(&self) -> Result<Ranges, ScanError> {
+    pub fn present(&self) -> Result<Ranges, KafkaError> {
         let partitions = self.ask(|at_most| {
             let metadata = self.consumer.fetch_metadata(Some(&self.topic), at_most)?;
             let found = metadata.topics().iter().find(|found| found.name() == self.topic);
             match found.map(|found| (found.error(), found.partitions())) {
                 Some((None, partitions)) => Ok(partitions.iter().map(|partition| partition.id()).collect::<Vec<_>>()),
-                Some((Some(code), _)) => Err(KafkaError::MetadataFetch(code.into())),
-                None => Err(KafkaError::MetadataFetch(RDKafkaErrorCode::UnknownTopicOrPartition)),
+                Some((Some(code), _)) => Err(ClientError::MetadataFetch(code.into())),
+                None => Err(ClientError::MetadataFetch(RDKafkaErrorCode::UnknownTopicOrPartition)),
             }
         })?;
         let mut ranges = Ranges::new();
@@ -112,14 +86,14 @@ impl Scan {
     ///
     /// # Errors
     /// The topic cannot be read.
-    pub fn read(&self, ranges: &Ranges, each: &mut dyn FnMut(&BorrowedMessage<'_>) -> ControlFlow<()>) -> Result<(), ScanError> {
+    pub fn read(&self, ranges: &Ranges, each: &mut dyn FnMut(&BorrowedMessage<'_>) -> ControlFlow<()>) -> Result<(), KafkaError> {
         let mut left: BTreeMap<i32, i64> =
             ranges.iter().filter(|(_, range)| !range.is_empty()).map(|(partition, range)| (*partition, range.end)).collect();
         self.go_to(ranges)?;
         let mut deadline = Instant::now() + self.patience;
         while !left.is_empty() {
             match self.consumer.poll(deadline.saturating_duration_since(Instant::now())) {
-                None => return Err(self.unreachable(None)),
+                None => return Err(self.no_answer()),
                 Some(Ok(message)) => {
                     let (partition, offset) = (message.partition(), message.offset());
                     let Some(end) = left.get(&partition).copied() else { continue };
@@ -132,7 +106,7 @@ impl Scan {
                     deadline = Instant::now() + self.patience;
                 }
                 // the last offsets may belong to no record: those of transactions
-                Some(Err(KafkaError::PartitionEOF(partition))) => {
+                Some(Err(ClientError::PartitionEOF(partition))) => {
                     left.remove(&partition);
                 }
                 Some(Err(error)) => self.judge(&error)?,
@@ -142,30 +116,27 @@ impl Scan {
         Ok(())
     }
 
-    fn go_to(&self, ranges: &Ranges) -> Result<(), ScanError> {
+    fn go_to(&self, ranges: &Ranges) -> Result<(), KafkaError> {
         let mut places = TopicPartitionList::new();
         for (partition, range) in ranges.iter().filter(|(_, range)| !range.is_empty()) {
             let added = places.add_partition_offset(&self.topic, *partition, Offset::Offset(range.start));
-            added.map_err(|error| self.refused(&error))?;
+            added.map_err(|error| self.error(&error))?;
         }
-        self.consumer.assign(&places).map_err(|error| self.refused(&error))
+        self.consumer.assign(&places).map_err(|error| self.error(&error))
     }
 
     /// An error that the client does not get over by itself.
-    fn judge(&self, error: &KafkaError) -> Result<(), ScanError> {
+    fn judge(&self, error: &ClientError) -> Result<(), KafkaError> {
         match classify(error) {
             Failure::Passing | Failure::OutOfRange => Ok(()),
-            Failure::NoTopic => Err(ScanError::Missing { topic: self.topic.clone() }),
-            Failure::Final => Err(self.refused(error)),
+            Failure::NoTopic | Failure::Final => Err(self.error(error)),
         }
     }
 
     /// Asks until there is an answer.
-    fn ask<T>(&self, question: impl Fn(Duration) -> Result<T, KafkaError>) -> Result<T, ScanError> {
+    fn ask<T>(&self, question: impl Fn(Duration) -> Result<T, ClientError>) -> Result<T, KafkaError> {
         let deadline = Instant::now() + self.patience;
         loop {
-            // serves the client, for example with a token; nothing is assigned, so there is nothing to miss
-            let _ = self.consumer.poll(Duration::ZERO);
             let left = deadline.saturating_duration_since(Instant::now());
             let error = match question(left.min(ASK)) {
                 Ok(answer) => return Ok(answer),
@@ -173,18 +144,18 @@ impl Scan {
             };
             self.judge(&error)?;
             if left <= PAUSE {
-                return Err(self.unreachable(Some(&error)));
+                return Err(self.error(&error).after(self.patience));
             }
-            std::thread::sleep(PAUSE);
+            // serves the client, for example with a token; nothing is assigned, so there is nothing to miss
+            drop(self.consumer.poll(PAUSE));
         }
     }
 
-    fn refused(&self, error: &KafkaError) -> ScanError {
-        ScanError::Refused { topic: self.topic.clone(), reason: reason(error) }
+    fn error(&self, error: &ClientError) -> KafkaError {
+        self.connection.error(error, Access::Read, Resource::topic(&self.topic))
     }
 
-    fn unreachable(&self, error: Option<&KafkaError>) -> ScanError {
-        let reason = error.map_or_else(|| format!("no answer within {:?}", self.patience), reason);
-        ScanError::Unreachable { topic: self.topic.clone(), reason }
+    fn no_answer(&self) -> KafkaError {
+        self.error(&ClientError::Global(RDKafkaErrorCode::OperationTimedOut)).after(self.patience)
     }
 }

@@ -69,7 +69,8 @@ impl DeadLetter for Story {
     }
 }
 
-const SETTINGS: PublisherSettings = PublisherSettings { max_pending: 1_000, max_rate: None, collapse: false, limit: None, epoch: 1, after: 0, checkpoints: None };
+const SETTINGS: PublisherSettings =
+    PublisherSettings { max_pending: 1_000, max_rate: None, collapse: false, limit: None, epoch: 1, after: 0, checkpoints: None };
 
 /// A publisher with what it works on.
 struct Stand {

@@ -190,7 +190,8 @@ impl<'a> Run<'a> {
             {
                 pipelines.push(pipeline);
                 let context = self.context(connector, pipeline);
-                let removed = self.route(pipeline, &context).and_then(|route| route.map_or(Ok(()), |route| route.remove_log(&context.run_id)));
+                let removed =
+                    self.route(pipeline, &context).and_then(|route| route.map_or(Ok(()), |route| route.remove_log(&context.run_id)));
                 if let Err(error) = removed {
                     tracing::warn!(pipeline = pipeline.name, error = error.chain(), "failed to remove the event topic of the run");
                 }

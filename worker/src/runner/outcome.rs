@@ -87,7 +87,9 @@ pub enum StepError {
     #[error("{0}")]
     Topics(String),
     /// Kafka refused a document or an event of the publisher.
-    #[error("Kafka refused a record for topic `{topic}` for good: {reason}; what is acknowledged stays, start the run again with the same id")]
+    #[error(
+        "Kafka refused a record for topic `{topic}` for good: {reason}; what is acknowledged stays, start the run again with the same id"
+    )]
     Refused {
         /// The topic.
         topic: String,

@@ -129,7 +129,11 @@ fn lane_count(step: &Step<'_>) -> usize {
 }
 
 /// Starts the thread of a lane, which says how it ended.
-pub(super) fn spawn_lane<R, D>(index: usize, lane: WorkerLane<R, D>, tell: impl FnOnce(Result<(), StepError>) + Send + 'static) -> io::Result<()>
+pub(super) fn spawn_lane<R, D>(
+    index: usize,
+    lane: WorkerLane<R, D>,
+    tell: impl FnOnce(Result<(), StepError>) + Send + 'static,
+) -> io::Result<()>
 where
     R: SourceReader + 'static,
     D: Dest + Send + 'static,
@@ -162,11 +166,7 @@ pub(super) fn spawn_connector(
 }
 
 /// The work of the connector's thread. Whatever the connector does, what it gave is handed on and it is closed.
-fn run_connector(
-    connector: &mut dyn Connector,
-    mut publisher: Publisher<impl SourceWriter>,
-    from: Option<&ResumeFrom>,
-) -> ConnectorEnd {
+fn run_connector(connector: &mut dyn Connector, mut publisher: Publisher<impl SourceWriter>, from: Option<&ResumeFrom>) -> ConnectorEnd {
     let executed = catch_unwind(AssertUnwindSafe(|| connector.execute(&mut publisher, from)));
     let stopped = publisher.finish();
     match catch_unwind(AssertUnwindSafe(|| connector.close())) {
@@ -232,7 +232,8 @@ mod tests {
         ];
         for (close, expected) in cases {
             let (writer, _readers, _) = local::channel(1);
-            let settings = PublisherSettings { max_pending: 1, max_rate: None, collapse: false, limit: None, epoch: 1, after: 0, checkpoints: None };
+            let settings =
+                PublisherSettings { max_pending: 1, max_rate: None, collapse: false, limit: None, epoch: 1, after: 0, checkpoints: None };
             let publisher = Publisher::new(writer, StepState::new(), Arc::new(Recording::new()), Arc::new(Nowhere), settings);
             let (end, log) = logged(Level::INFO, || run_connector(&mut Unclosable(close), publisher, None));
             assert!(matches!(end, ConnectorEnd::Returned(None)), "{end:?}");

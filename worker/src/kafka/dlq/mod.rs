@@ -8,36 +8,37 @@ pub use purge::{Purged, purge};
 pub use replay::{Replay, Replayed, Skipped, replay};
 
 use super::{
+    Connection, KafkaError,
     letter::{LetterHeaders, LetterReference},
-    scan::{Ranges, Scan, ScanError},
+    scan::{Ranges, Scan},
 };
 use jiff::Timestamp;
-use rdkafka::{ClientConfig, Message, message::BorrowedMessage};
+use rdkafka::{Message, message::BorrowedMessage};
 use std::{borrow::Cow, collections::HashSet, ops::ControlFlow, time::Duration};
 
 /// The dead letter topic cannot be worked with.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum DlqError {
     /// A topic cannot be read.
     #[error(transparent)]
-    Scan(#[from] ScanError),
+    Kafka(#[from] KafkaError),
     /// Records were not taken.
-    #[error("topic `{topic}` does not take a record: {reason}; {sent} were sent before, and letters are all still there")]
+    #[error("topic `{topic}` was not written to the end, {sent} records were: {source}; all letters are still there")]
     NotSent {
         /// The topic.
         topic: String,
-        /// What the broker says.
-        reason: String,
+        /// Why.
+        source: KafkaError,
         /// Records that were acknowledged.
         sent: u64,
     },
     /// Letters were copied, but the old ones could not be removed.
-    #[error("letters of topic `{topic}` cannot be removed: {reason}; those to keep stand there twice now, which does no harm")]
+    #[error("letters of topic `{topic}` cannot be removed: {source}; those to keep stand there twice now, which does no harm")]
     NotRemoved {
         /// The topic.
         topic: String,
-        /// What the broker says.
-        reason: String,
+        /// Why.
+        source: KafkaError,
     },
 }
 
@@ -130,18 +131,18 @@ pub struct Met {
 }
 
 /// The letters of a pipeline, as they are at present.
-pub struct DeadLetters {
-    scan: Scan,
+pub struct DeadLetters<'a> {
+    scan: Scan<'a>,
     present: Ranges,
 }
 
-impl DeadLetters {
+impl<'a> DeadLetters<'a> {
     /// The letters that stand in the topic now. Each answer of the broker is waited for so long at most.
     ///
     /// # Errors
     /// The topic is not there, or nobody answers.
-    pub fn open(config: &ClientConfig, topic: &str, patience: Duration) -> Result<Self, DlqError> {
-        let scan = Scan::open(config, topic, patience)?;
+    pub fn open(connection: &'a Connection, topic: &str, patience: Duration) -> Result<Self, DlqError> {
+        let scan = Scan::open(connection, topic, patience)?;
         let present = scan.present()?;
         Ok(Self { scan, present })
     }

@@ -4,12 +4,11 @@ use super::{
     DeadLetters, DlqError, Filter, Letter,
     send::{Outgoing, Sender},
 };
-use crate::kafka::{failure::reason, scan::Ranges};
+use crate::kafka::{Access, Connection, KafkaContext, Resource, scan::Ranges};
 use rdkafka::{
-    ClientConfig, Message, Offset, TopicPartitionList,
+    Message, Offset, TopicPartitionList,
     admin::{AdminClient, AdminOptions},
-    client::DefaultClientContext,
-    error::KafkaError,
+    error::KafkaError as ClientError,
     message::BorrowedMessage,
 };
 use std::{collections::BTreeSet, ops::ControlFlow, time::Duration};
@@ -27,8 +26,8 @@ pub struct Purged {
 ///
 /// # Errors
 /// A topic cannot be read, or not be written. No letter is lost by that.
-pub fn purge(config: &ClientConfig, topic: &str, filter: &Filter, dry_run: bool, patience: Duration) -> Result<Purged, DlqError> {
-    let letters = DeadLetters::open(config, topic, patience)?;
+pub fn purge(connection: &Connection, topic: &str, filter: &Filter, dry_run: bool, patience: Duration) -> Result<Purged, DlqError> {
+    let letters = DeadLetters::open(connection, topic, patience)?;
     let (mut purged, mut touched) = (Purged::default(), BTreeSet::new());
     letters.scan.read(&letters.present, &mut |message| {
         if filter.takes(&Letter::of(message)) {
@@ -48,17 +47,23 @@ pub fn purge(config: &ClientConfig, topic: &str, filter: &Filter, dry_run: bool,
         .filter(|(partition, _)| touched.contains(partition))
         .map(|(partition, range)| (*partition, range.clone()))
         .collect();
-    copy_the_rest(config, &letters, &old, filter, patience)?;
-    remove(config, topic, &old, patience)?;
+    copy_the_rest(connection, &letters, &old, filter, patience)?;
+    remove(connection, topic, &old, patience)?;
     Ok(purged)
 }
 
 /// Copies the letters that are not meant to the end, as they are, and waits until they are there.
-fn copy_the_rest(config: &ClientConfig, letters: &DeadLetters, old: &Ranges, filter: &Filter, patience: Duration) -> Result<(), DlqError> {
+fn copy_the_rest(
+    connection: &Connection,
+    letters: &DeadLetters<'_>,
+    old: &Ranges,
+    filter: &Filter,
+    patience: Duration,
+) -> Result<(), DlqError> {
     if filter.is_all() {
         return Ok(());
     }
-    let sender = Sender::new(config, letters.scan.topic(), patience)?;
+    let sender = Sender::new(connection, letters.scan.topic(), patience)?;
     let mut sent = Ok(());
     letters.scan.read(old, &mut |message| {
         if !filter.takes(&Letter::of(message)) {
@@ -81,9 +86,12 @@ fn same<'a>(message: &'a BorrowedMessage<'_>) -> Outgoing<'a> {
 }
 
 /// Removes everything in front of the old ends.
-fn remove(config: &ClientConfig, topic: &str, old: &Ranges, patience: Duration) -> Result<(), DlqError> {
-    let not_removed = |error: &KafkaError| DlqError::NotRemoved { topic: topic.to_owned(), reason: reason(error) };
-    let admin: AdminClient<DefaultClientContext> = config.create().map_err(|error| not_removed(&error))?;
+fn remove(connection: &Connection, topic: &str, old: &Ranges, patience: Duration) -> Result<(), DlqError> {
+    let not_removed = |error: &ClientError| {
+        let source = connection.error(error, Access::Delete, Resource::topic(topic));
+        DlqError::NotRemoved { topic: topic.to_owned(), source }
+    };
+    let admin: AdminClient<KafkaContext> = connection.client_of(|config| config.create_with_context(connection.context()))?;
     let mut ends = TopicPartitionList::new();
     for (partition, range) in old {
         ends.add_partition_offset(topic, *partition, Offset::Offset(range.end)).map_err(|error| not_removed(&error))?;

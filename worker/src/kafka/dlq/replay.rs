@@ -9,11 +9,12 @@ use super::{
     send::{Outgoing, Sender},
 };
 use crate::kafka::{
+    Connection,
     letter::{INDEXER, LetterContent, names},
     scan::{Ranges, Scan},
 };
 use rdkafka::{
-    ClientConfig, Message,
+    Message,
     message::{BorrowedMessage, Header, OwnedHeaders},
 };
 use serde::Deserialize;
@@ -109,11 +110,11 @@ struct Candidate {
 ///
 /// # Errors
 /// A topic cannot be read, or not be written. The letters stay as they are in any case.
-pub fn replay(config: &ClientConfig, replay: &Replay<'_>) -> Result<Replayed, DlqError> {
-    let letters = DeadLetters::open(config, replay.letters, replay.patience)?;
+pub fn replay(connection: &Connection, replay: &Replay<'_>) -> Result<Replayed, DlqError> {
+    let letters = DeadLetters::open(connection, replay.letters, replay.patience)?;
     let mut done = Replayed::default();
     let candidates = candidates(&letters, replay, &mut done)?;
-    let source = Scan::open(config, replay.source, replay.patience)?;
+    let source = Scan::open(connection, replay.source, replay.patience)?;
     let history = History::read(&source, &candidates)?;
     let (mut documents, mut ancestors) = (BTreeSet::new(), BTreeSet::new());
     for candidate in &candidates {
@@ -128,7 +129,7 @@ pub fn replay(config: &ClientConfig, replay: &Replay<'_>) -> Result<Replayed, Dl
     }
     done.sent = (documents.len() + ancestors.len()) as u64;
     if !replay.dry_run && done.sent > 0 {
-        let sender = Sender::new(config, replay.source, replay.patience)?;
+        let sender = Sender::new(connection, replay.source, replay.patience)?;
         send_ancestors(&sender, &source, &ancestors)?;
         send_documents(&sender, &letters, &documents)?;
         done.sent = sender.finish()?;
@@ -142,7 +143,7 @@ fn can_be_sent(reason: Skipped, candidate: &Candidate, history: &History) -> boo
 }
 
 /// The letters that are meant, apart from those whose document is not there.
-fn candidates(letters: &DeadLetters, replay: &Replay<'_>, done: &mut Replayed) -> Result<Vec<Candidate>, DlqError> {
+fn candidates(letters: &DeadLetters<'_>, replay: &Replay<'_>, done: &mut Replayed) -> Result<Vec<Candidate>, DlqError> {
     let mut candidates = Vec::new();
     let met = letters.for_each(replay.filter, &mut |letter| {
         match candidate(letter, replay.source) {
@@ -181,7 +182,7 @@ struct History {
 
 impl History {
     /// Reads each partition from the first document of a letter on.
-    fn read(source: &Scan, candidates: &[Candidate]) -> Result<Self, DlqError> {
+    fn read(source: &Scan<'_>, candidates: &[Candidate]) -> Result<Self, DlqError> {
         let places: BTreeSet<Place> = candidates.iter().filter_map(|candidate| candidate.source).collect();
         let mut history = Self::default();
         if places.is_empty() {
@@ -234,7 +235,7 @@ fn id_of<'a>(message: &'a BorrowedMessage<'_>) -> Option<Cow<'a, [u8]>> {
     Some(document.id.into_bytes().into())
 }
 
-fn send_documents(sender: &Sender, letters: &DeadLetters, wanted: &BTreeSet<(i32, i64)>) -> Result<(), DlqError> {
+fn send_documents(sender: &Sender<'_>, letters: &DeadLetters<'_>, wanted: &BTreeSet<(i32, i64)>) -> Result<(), DlqError> {
     let mut sent = Ok(());
     letters.scan.read(&letters.present, &mut |message| {
         if wanted.contains(&(message.partition(), message.offset())) {
@@ -250,7 +251,7 @@ fn send_documents(sender: &Sender, letters: &DeadLetters, wanted: &BTreeSet<(i32
     sent
 }
 
-fn send_ancestors(sender: &Sender, source: &Scan, wanted: &BTreeSet<Place>) -> Result<(), DlqError> {
+fn send_ancestors(sender: &Sender<'_>, source: &Scan<'_>, wanted: &BTreeSet<Place>) -> Result<(), DlqError> {
     let mut ranges = Ranges::new();
     for (partition, offset) in wanted {
         let range = ranges.entry(*partition).or_insert(*offset..*offset + 1);

@@ -1,25 +1,28 @@
 //! Sending records until all of them are acknowledged.
 
 use super::DlqError;
-use crate::kafka::failure::reason;
+use crate::kafka::{Access, Connection, OnDelivery, Resource};
 use parking_lot::Mutex;
 use rdkafka::{
-    ClientConfig,
-    client::ClientContext,
-    error::KafkaError,
+    error::KafkaError as ClientError,
     message::{DeliveryResult, OwnedHeaders},
-    producer::{BaseProducer, BaseRecord, Producer, ProducerContext},
+    producer::{BaseProducer, BaseRecord, Producer},
     types::RDKafkaErrorCode,
 };
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 /// Sends records to one topic.
-pub(super) struct Sender {
+pub(super) struct Sender<'a> {
+    connection: &'a Connection,
     topic: String,
-    producer: BaseProducer<Answers>,
+    producer: BaseProducer<OnDelivery<()>>,
+    answers: Arc<Answers>,
     patience: Duration,
 }
 
@@ -37,15 +40,11 @@ pub(super) struct Outgoing<'a> {
 #[derive(Default)]
 struct Answers {
     acknowledged: AtomicU64,
-    refused: Mutex<Option<KafkaError>>,
+    refused: Mutex<Option<ClientError>>,
 }
 
-impl ClientContext for Answers {}
-
-impl ProducerContext for Answers {
-    type DeliveryOpaque = ();
-
-    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+impl Answers {
+    fn note(&self, result: &DeliveryResult<'_>) {
         match result {
             Ok(_) => {
                 self.acknowledged.fetch_add(1, Ordering::Relaxed);
@@ -55,9 +54,9 @@ impl ProducerContext for Answers {
     }
 }
 
-impl Sender {
-    pub(super) fn new(config: &ClientConfig, topic: &str, patience: Duration) -> Result<Self, DlqError> {
-        let mut config = config.clone();
+impl<'a> Sender<'a> {
+    pub(super) fn new(connection: &'a Connection, topic: &str, patience: Duration) -> Result<Self, DlqError> {
+        let mut config = connection.client();
         config
             .set("acks", "all")
             .set("enable.idempotence", "true")
@@ -66,9 +65,12 @@ impl Sender {
             .set("linger.ms", "20")
             .set("compression.type", "lz4")
             .set("message.timeout.ms", patience.as_millis().max(1_000).to_string());
-        let made = config.create_with_context(Answers::default());
-        let producer = made.map_err(|error| DlqError::NotSent { topic: topic.to_owned(), reason: reason(&error), sent: 0 })?;
-        Ok(Self { topic: topic.to_owned(), producer, patience })
+        let answers = Arc::new(Answers::default());
+        let noted = Arc::clone(&answers);
+        let context = OnDelivery::new(connection.context(), move |result: &DeliveryResult<'_>, ()| noted.note(result));
+        let made = config.create_with_context(context);
+        let producer = made.map_err(|error| connection.error(&error, Access::Write, Resource::topic(topic)))?;
+        Ok(Self { connection, topic: topic.to_owned(), producer, answers, patience })
     }
 
     /// Hands a record to the client; waits while its queue is full.
@@ -102,17 +104,18 @@ impl Sender {
     }
 
     fn refused(&self) -> Result<(), DlqError> {
-        match &*self.producer.context().refused.lock() {
+        match &*self.answers.refused.lock() {
             Some(error) => Err(self.not_sent(error)),
             None => Ok(()),
         }
     }
 
     fn acknowledged(&self) -> u64 {
-        self.producer.context().acknowledged.load(Ordering::Relaxed)
+        self.answers.acknowledged.load(Ordering::Relaxed)
     }
 
-    fn not_sent(&self, error: &KafkaError) -> DlqError {
-        DlqError::NotSent { topic: self.topic.clone(), reason: reason(error), sent: self.acknowledged() }
+    fn not_sent(&self, error: &ClientError) -> DlqError {
+        let source = self.connection.error(error, Access::Write, Resource::topic(&self.topic));
+        DlqError::NotSent { topic: self.topic.clone(), source, sent: self.acknowledged() }
     }
 }

@@ -2,69 +2,55 @@
 
 use super::{codec, refused, unreachable};
 use crate::{
-    kafka::failure::{Failure, classify},
+    kafka::{
+        Connection, KafkaContext, OnDelivery,
+        failure::{Failure, classify},
+    },
     publisher::log::{LogError, LogRecord},
 };
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use rdkafka::{
-    ClientConfig, Message,
-    client::ClientContext,
-    config::FromClientConfigAndContext,
+    Message,
     error::KafkaError,
     message::DeliveryResult,
-    producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer},
+    producer::{BaseRecord, Producer, ThreadedProducer},
 };
 use std::time::{Duration, Instant};
 
 /// Sends records to the only partition of a topic.
 pub(super) struct Appender {
     topic: String,
-    producer: ThreadedProducer<Answers>,
+    context: KafkaContext,
+    producer: ThreadedProducer<OnDelivery<Box<Answers>>>,
 }
 
 /// A record on its way into the log. Letting go of it does not take the record back.
-#[derive(Debug)]
 pub struct Appending {
     topic: String,
+    context: KafkaContext,
     answer: Receiver<Result<u64, LogError>>,
 }
 
-/// Hands each acknowledgement to whoever waits for it.
-struct Answers {
-    topic: String,
-}
-
-impl ClientContext for Answers {}
-
-impl ProducerContext for Answers {
-    type DeliveryOpaque = Box<Sender<Result<u64, LogError>>>;
-
-    fn delivery(&self, result: &DeliveryResult<'_>, answer: Self::DeliveryOpaque) {
-        let said = match result {
-            Ok(message) => Ok(message.offset().cast_unsigned()),
-            Err((error, _)) => Err(match classify(error) {
-                Failure::NoTopic => LogError::Lost { log: self.topic.clone() },
-                _ => refused(&self.topic, error),
-            }),
-        };
-        // nobody has to wait for it
-        let _ = answer.send(said);
-    }
-}
+type Answers = Sender<Result<u64, LogError>>;
 
 impl Appender {
-    pub(super) fn new(config: &ClientConfig, topic: &str) -> Result<Self, LogError> {
-        let mut config = config.clone();
+    pub(super) fn new(connection: &Connection, topic: &str) -> Result<Self, LogError> {
+        let mut config = connection.client();
         config
             .set("acks", "all")
             .set("enable.idempotence", "true")
             .set("message.timeout.ms", "0")
             .set("linger.ms", "0")
             .set("compression.type", "zstd")
-            .set("allow.auto.create.topics", "false");
-        let answers = Answers { topic: topic.to_owned() };
-        let producer = ThreadedProducer::from_config_and_context(&config, answers).map_err(|error| refused(topic, &error))?;
-        Ok(Self { topic: topic.to_owned(), producer })
+            // it was there when the log was opened: if it is not to be found for so long, it is gone
+            .set("topic.metadata.propagation.max.ms", "5000");
+        let log = topic.to_owned();
+        let context = OnDelivery::new(connection.context(), move |result: &DeliveryResult<'_>, answers: Box<Answers>| {
+            // nobody has to wait for it
+            let _ = answers.send(answer(result, &log));
+        });
+        let producer = config.create_with_context(context).map_err(|error| refused(topic, &error))?;
+        Ok(Self { topic: topic.to_owned(), context: connection.context(), producer })
     }
 
     pub(super) fn begin(&self, record: &LogRecord) -> Result<Appending, LogError> {
@@ -73,7 +59,7 @@ impl Appender {
         let (answers, answer) = bounded(1);
         let sent = BaseRecord::<(), [u8], _>::with_opaque_to(&self.topic, Box::new(answers)).partition(0).payload(&bytes);
         match self.producer.send(sent) {
-            Ok(()) => Ok(Appending { topic: self.topic.clone(), answer }),
+            Ok(()) => Ok(Appending { topic: self.topic.clone(), context: self.context.clone(), answer }),
             Err((error, _)) => Err(self.not_taken(&error)),
         }
     }
@@ -83,8 +69,17 @@ impl Appender {
             Failure::NoTopic => LogError::Lost { log: self.topic.clone() },
             Failure::Final => refused(&self.topic, error),
             // its queue is full: nothing has been acknowledged for very long
-            _ => unreachable(&self.topic, Some(error)),
+            _ => unreachable(&self.topic, Some(error), &self.context),
         }
+    }
+}
+
+/// What an acknowledgement says.
+fn answer(result: &DeliveryResult<'_>, topic: &str) -> Result<u64, LogError> {
+    match result {
+        Ok(message) => Ok(message.offset().cast_unsigned()),
+        Err((error, _)) if classify(error) == Failure::NoTopic => Err(LogError::Lost { log: topic.to_owned() }),
+        Err((error, _)) => Err(refused(topic, error)),
     }
 }
 
@@ -104,13 +99,13 @@ impl Appending {
     pub fn wait(&self, at_most: Duration) -> Result<Option<u64>, LogError> {
         match self.answer.try_recv() {
             Ok(answer) => return answer.map(Some),
-            Err(TryRecvError::Disconnected) => return Err(unreachable(&self.topic, None)),
+            Err(TryRecvError::Disconnected) => return Err(unreachable(&self.topic, None, &self.context)),
             Err(TryRecvError::Empty) => {}
         }
         match self.answer.recv_deadline(Instant::now() + at_most) {
             Ok(answer) => answer.map(Some),
             Err(crossbeam_channel::RecvTimeoutError::Timeout) => Ok(None),
-            Err(crossbeam_channel::RecvTimeoutError::Disconnected) => Err(unreachable(&self.topic, None)),
+            Err(crossbeam_channel::RecvTimeoutError::Disconnected) => Err(unreachable(&self.topic, None, &self.context)),
         }
     }
 }

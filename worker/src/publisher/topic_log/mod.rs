@@ -7,10 +7,9 @@ mod reader;
 pub use append::Appending;
 
 use super::log::{EventLog, LogError, LogRecord};
-use crate::kafka::failure;
+use crate::kafka::{Connection, KafkaContext, failure};
 use append::Appender;
 use parking_lot::Mutex;
-use rdkafka::ClientConfig;
 use rdkafka::error::KafkaError;
 use reader::Reader;
 use std::{fmt, sync::Arc, time::Duration};
@@ -19,19 +18,20 @@ use std::{fmt, sync::Arc, time::Duration};
 pub struct TopicLog {
     topic: String,
     patience: Duration,
+    context: KafkaContext,
     appender: Appender,
     reader: Mutex<Reader>,
 }
 
 impl TopicLog {
-    /// Opens the log; `config` says how the broker is reached.
+    /// Opens the log.
     ///
     /// # Errors
     /// The topic does not exist, has more than one partition, or the broker does not answer in time or refuses.
-    pub fn open(config: &ClientConfig, topic: &str, patience: Duration) -> Result<Self, LogError> {
-        let reader = Mutex::new(Reader::open(config, topic, patience)?);
-        let appender = Appender::new(config, topic)?;
-        Ok(Self { topic: topic.to_owned(), patience, appender, reader })
+    pub fn open(connection: &Connection, topic: &str, patience: Duration) -> Result<Self, LogError> {
+        let reader = Mutex::new(Reader::open(connection, topic, patience)?);
+        let appender = Appender::new(connection, topic)?;
+        Ok(Self { topic: topic.to_owned(), patience, context: connection.context(), appender, reader })
     }
 
     /// The name of the topic.
@@ -69,7 +69,7 @@ impl TopicLog {
 impl EventLog for TopicLog {
     fn append(&self, record: LogRecord) -> Result<u64, LogError> {
         let appended = self.begin_append(&record)?.wait(self.patience)?;
-        appended.ok_or_else(|| unreachable(&self.topic, None))
+        appended.ok_or_else(|| unreachable(&self.topic, None, &self.context))
     }
 
     fn read(&self, from: u64, most: usize) -> Result<Vec<(u64, Arc<LogRecord>)>, LogError> {
@@ -93,7 +93,11 @@ fn refused(topic: &str, error: &KafkaError) -> LogError {
 }
 
 /// Nobody has answered in time.
-fn unreachable(topic: &str, error: Option<&KafkaError>) -> LogError {
-    let reason = error.map_or_else(|| "no answer from the broker".to_owned(), failure::reason);
+fn unreachable(topic: &str, error: Option<&KafkaError>, context: &KafkaContext) -> LogError {
+    let reason = match (context.trouble(), error) {
+        (Some(trouble), _) => format!("{} ({})", trouble.fault, trouble.detail),
+        (None, Some(error)) => failure::reason(error),
+        (None, None) => "no answer from the brokers".to_owned(),
+    };
     LogError::Unreachable { log: topic.to_owned(), reason }
 }

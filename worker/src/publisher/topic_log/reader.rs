@@ -2,11 +2,14 @@
 
 use super::{codec, refused, unreachable};
 use crate::{
-    kafka::failure::{Failure, classify},
+    kafka::{
+        Connection, KafkaContext,
+        failure::{Failure, classify},
+    },
     publisher::log::{LogError, LogRecord},
 };
 use rdkafka::{
-    ClientConfig, Message, Offset, TopicPartitionList,
+    Message, Offset, TopicPartitionList,
     consumer::{BaseConsumer, Consumer},
     error::KafkaError,
 };
@@ -26,7 +29,8 @@ pub(super) type Read = Vec<(u64, Arc<LogRecord>)>;
 
 pub(super) struct Reader {
     topic: String,
-    consumer: BaseConsumer,
+    context: KafkaContext,
+    consumer: BaseConsumer<KafkaContext>,
     /// The record that the consumer gives next; `None` before the first.
     next: Option<u64>,
     /// Where the log ended when it was asked last.
@@ -35,21 +39,21 @@ pub(super) struct Reader {
 
 impl Reader {
     /// Opens the log, which has to be there, with one partition.
-    pub(super) fn open(config: &ClientConfig, topic: &str, patience: Duration) -> Result<Self, LogError> {
-        let mut config = config.clone();
+    pub(super) fn open(connection: &Connection, topic: &str, patience: Duration) -> Result<Self, LogError> {
+        let mut config = connection.client();
         config
             // needed by the client; the group is never joined
             .set("group.id", "penstock-event-log")
             .set("enable.auto.commit", "false")
             .set("enable.auto.offset.store", "false")
             .set("auto.offset.reset", "error")
-            .set("allow.auto.create.topics", "false")
             .set("fetch.queue.backoff.ms", "2")
             .set("fetch.wait.max.ms", "50")
             .set("queued.min.messages", "20000")
             .set("queued.max.messages.kbytes", "16384");
-        let consumer: BaseConsumer = config.create().map_err(|error| refused(topic, &error))?;
-        let reader = Self { topic: topic.to_owned(), consumer, next: None, end: 0 };
+        let context = connection.context();
+        let consumer: BaseConsumer<KafkaContext> = config.create_with_context(context.clone()).map_err(|error| refused(topic, &error))?;
+        let reader = Self { topic: topic.to_owned(), context, consumer, next: None, end: 0 };
         reader.check_topic(patience)?;
         Ok(reader)
     }
@@ -74,7 +78,7 @@ impl Reader {
         let mut records = Vec::with_capacity(most);
         while records.len() < most {
             if Instant::now() >= deadline {
-                return Err(unreachable(&self.topic, None));
+                return Err(unreachable(&self.topic, None, &self.context));
             }
             self.read_some(from + records.len() as u64, most - records.len(), ASK.min(patience), &mut records)?;
         }
@@ -170,13 +174,13 @@ impl Reader {
     }
 
     /// Asks until there is an answer.
-    fn ask<T>(&self, patience: Duration, question: impl Fn(&BaseConsumer, &str, Duration) -> Result<T, KafkaError>) -> Result<T, LogError> {
+    fn ask<T>(
+        &self,
+        patience: Duration,
+        question: impl Fn(&BaseConsumer<KafkaContext>, &str, Duration) -> Result<T, KafkaError>,
+    ) -> Result<T, LogError> {
         let deadline = Instant::now() + patience;
         loop {
-            if self.next.is_none() {
-                // serves the client, for example with a token; there is nothing to read as long as nothing is assigned
-                let _ = self.consumer.poll(Duration::ZERO);
-            }
             let left = deadline.saturating_duration_since(Instant::now());
             let error = match question(&self.consumer, &self.topic, left.min(ASK)) {
                 Ok(answer) => return Ok(answer),
@@ -185,7 +189,9 @@ impl Reader {
             match classify(&error) {
                 Failure::NoTopic => return Err(LogError::Lost { log: self.topic.clone() }),
                 Failure::Final => return Err(refused(&self.topic, &error)),
-                _ if left <= PAUSE => return Err(unreachable(&self.topic, Some(&error))),
+                _ if left <= PAUSE => return Err(unreachable(&self.topic, Some(&error), &self.context)),
+                // serves the client, for example with a token; as long as nothing is assigned there is nothing to miss
+                _ if self.next.is_none() => drop(self.consumer.poll(PAUSE)),
                 _ => std::thread::sleep(PAUSE),
             }
         }

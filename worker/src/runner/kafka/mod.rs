@@ -6,7 +6,7 @@ mod publishing;
 mod role;
 mod route;
 
-pub(super) use publishing::publish;
 pub use publishing::KafkaOptions;
+pub(super) use publishing::publish;
 pub use role::{RoleEnd, RolePlan, RoleThreads};
 pub use route::Route;

@@ -125,7 +125,7 @@ impl<'a, 'b> Publishing<'a, 'b> {
     fn begin(step: &'a Step<'a>, route: &'a Route, options: KafkaOptions, accounting: &'b mut Accounting) -> Result<Self, StepError> {
         let connector = connectors::build(step.connector, &step.context).map_err(StepError::Connector)?;
         let log_topic = route.log(&step.context.run_id)?;
-        let log = TopicLog::open(route.connection.client().set("statistics.interval.ms", "0"), &log_topic, PATIENCE)?;
+        let log = TopicLog::open(&route.connection, &log_topic, PATIENCE)?;
         let name = &step.connector.name;
         let epoch = recovery::claim(&log, name)?;
         let recovered = recovery::recover(&log, name, connector.has_cursor(), epoch, &mut |detail| accounting.sample(detail))?;
@@ -191,8 +191,7 @@ impl<'a, 'b> Publishing<'a, 'b> {
         resume: Option<connectors::ResumeFrom>,
     ) -> Result<(), StepError> {
         let step = self.step;
-        let publication =
-            Publication { run: step.context.run_id.clone(), step: step.connector.name.clone(), epoch: self.epoch, replaced };
+        let publication = Publication { run: step.context.run_id.clone(), step: step.connector.name.clone(), epoch: self.epoch, replaced };
         let writer = TopicWriter::new(&self.route.names.source, publication, Arc::clone(&self.acks), step.context.stop.clone());
         let settings = PublisherSettings { after, checkpoints: Some(Arc::clone(&self.checkpoints)), ..step.publisher_settings(self.epoch) };
         let publisher = Publisher::new(writer, Arc::clone(&step.state), Arc::new(outlet.clone()), Arc::new(outlet), settings);
@@ -215,9 +214,7 @@ impl<'a, 'b> Publishing<'a, 'b> {
             (Ok(End::Complete), _) => Flow::Complete,
             (Ok(End::Superseded { by }), _) => Flow::Failed(StepError::Superseded { by }),
             (Ok(End::Stopped { .. }), None) => Flow::Interrupted,
-            (Ok(End::Unaccounted(pending)), _) => {
-                Flow::Failed(StepError::Unaccounted { pending, sample: self.accounting.pending() })
-            }
+            (Ok(End::Unaccounted(pending)), _) => Flow::Failed(StepError::Unaccounted { pending, sample: self.accounting.pending() }),
             // the post actions' own error is kept
             (Ok(End::PostFailed | End::SourceFailed), error) => {
                 Flow::Failed(error.unwrap_or(StepError::ConnectorPanic("it ended without a reason".into())))

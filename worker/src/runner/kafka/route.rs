@@ -6,11 +6,7 @@ use crate::{
     manifest::{Manifests, Object},
     runner::StepError,
 };
-use penstock_crds::{
-    PipelineSpec,
-    pipeline::Mode,
-    topics::Topic,
-};
+use penstock_crds::{PipelineSpec, pipeline::Mode, topics::Topic};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// How long the first answer of the brokers may take.
@@ -81,9 +77,17 @@ impl Route {
         for topic in &wanted {
             let is_log = log.as_ref() == Some(&topic.name);
             match found.get(&topic.name) {
-                None => faults.push(format!("topic `{}` does not exist: create it with {}, or run with --create-topics", topic.name, partitions(topic.partitions))),
+                None => faults.push(format!(
+                    "topic `{}` does not exist: create it with {}, or run with --create-topics",
+                    topic.name,
+                    partitions(topic.partitions)
+                )),
                 Some(there) if is_log && there.partitions != 1 => {
-                    faults.push(format!("topic `{}` has {}, but a run's event topic has exactly one: delete it", topic.name, partitions(there.partitions)));
+                    faults.push(format!(
+                        "topic `{}` has {}, but a run's event topic has exactly one: delete it",
+                        topic.name,
+                        partitions(there.partitions)
+                    ));
                 }
                 Some(there) if there.partitions < topic.partitions => faults.push(format!(
                     "topic `{}` has {}, but the Pipeline asks for {}: add partitions while nothing is in it, or lower spec.partitions",
