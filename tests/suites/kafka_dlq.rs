@@ -205,7 +205,7 @@ fn ten_thousand_letters_are_found_brought_in_again_and_removed() -> Result<()> {
         })
         .collect();
     let of = |number: usize| {
-        let (stage, reason) = if number % 4 == 0 { (INDEXER, "mapper_parsing_exception") } else { (STAGE, "no number") };
+        let (stage, reason) = if number.is_multiple_of(4) { (INDEXER, "mapper_parsing_exception") } else { (STAGE, "no number") };
         LetterHeaders { reason: reason.into(), ..letter(stage, number as u64 + 1, &places[&ids[number]]) }
     };
     let letters: Vec<_> = (0..LETTERS).map(|number| (ids[number].as_str(), value.as_str(), of(number))).collect();

@@ -241,7 +241,7 @@ fn a_step_of_a_million_documents_is_recovered_x6_p23() -> Result<()> {
     let epoch = claim(&successor, "products")?;
     let began = Instant::now();
     let recovered = recover(&successor, "products", true, epoch, &mut |_| {})?;
-    println!("{DOCUMENTS} events recovered in {:?}", began.elapsed());
+    eprintln!("{DOCUMENTS} events recovered in {:?}", began.elapsed());
     let counts = recovered.ledger.counts();
     assert_eq!((counts.published, counts.finished, counts.pending), (DOCUMENTS + 3, DOCUMENTS, 3));
     Ok(())
