@@ -77,7 +77,7 @@ pub struct Stuck {
 /// The health of a process: which lanes work now, and which are stuck.
 #[derive(Debug, Default)]
 pub struct Health {
-    watcher: Mutex<Option<Watcher>>,
+    watchers: Mutex<Vec<Watcher>>,
     stuck: Mutex<Vec<Stuck>>,
     heartbeat: Option<PathBuf>,
     beat: Mutex<Option<Instant>>,
@@ -89,15 +89,15 @@ impl Health {
         Arc::new(Self { heartbeat, ..Self::default() })
     }
 
-    /// These lanes work from now on.
+    /// These lanes work as well from now on.
     pub fn watch(&self, lanes: Vec<Arc<LaneProgress>>, max_processing: Duration) {
-        *self.watcher.lock() = Some(Watcher::new(lanes, max_processing));
-        self.stuck.lock().clear();
+        self.watchers.lock().push(Watcher::new(lanes, max_processing));
     }
 
     /// No lane works any more.
     pub fn unwatch(&self) {
-        *self.watcher.lock() = None;
+        self.watchers.lock().clear();
+        self.stuck.lock().clear();
     }
 
     /// The lanes that were stuck at the last look.
@@ -115,7 +115,7 @@ impl Health {
     /// # Errors
     /// The heartbeat file cannot be written.
     pub fn look(&self, now: Instant) -> std::io::Result<()> {
-        let stuck = self.watcher.lock().as_mut().map(|watcher| watcher.look(now)).unwrap_or_default();
+        let stuck: Vec<Stuck> = self.watchers.lock().iter_mut().flat_map(|watcher| watcher.look(now)).collect();
         let known = std::mem::replace(&mut *self.stuck.lock(), stuck.clone());
         for lane in stuck.iter().filter(|lane| !known.iter().any(|before| before.lane == lane.lane && before.id == lane.id)) {
             tracing::error!(doc_id = lane.id, stage = lane.stage, seconds = lane.since.as_secs(), "a stage does not return");

@@ -25,7 +25,7 @@ pub struct HealthCommand {
     #[arg(long, value_name = "FILE")]
     file: PathBuf,
     /// How old it may be.
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = super::run::parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = super::process::parse_duration)]
     max_age: Duration,
 }
 

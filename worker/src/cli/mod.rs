@@ -8,7 +8,10 @@ mod explain;
 mod health;
 pub mod manifests;
 mod preview;
+mod process;
 mod progress;
+mod publish;
+mod role;
 mod run;
 mod schema;
 #[cfg(feature = "embedded")]
@@ -21,13 +24,16 @@ mod validate;
 
 pub use exit::Exit;
 
-use crate::telemetry::{self, LogFormat};
+use crate::{
+    courier::Role,
+    telemetry::{self, LogFormat},
+};
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 complete, 1 run failed, 2 wrong usage, 64 invalid configuration, 69 backend or broker not reachable,
-70 internal error, 75 interrupted with work remaining.";
+70 internal error, 75 interrupted with work remaining, 76 superseded by a newer publisher.";
 
 /// Brings documents into search engines and proves that none got lost.
 #[derive(Debug, Parser)]
@@ -54,6 +60,10 @@ pub enum Command {
     Explain(explain::Explain),
     /// Tell whether the heartbeat of a process is fresh.
     Health(health::HealthCommand),
+    /// Index for pipelines over Kafka: from their dest topics to their backends.
+    Indexer(role::RoleCommand),
+    /// Execute one step of a run over Kafka; workers and indexers are processes of their own.
+    Publish(Box<publish::PublishCommand>),
     /// Execute a run in this process: connectors, stages and indexers.
     Run(Box<run::RunCommand>),
     /// Print the JSON schema of manifests, for editors.
@@ -63,6 +73,10 @@ pub enum Command {
     Search(search::Search),
     /// Check manifests without running them: all problems at once, each with place and cure.
     Validate(validate::Validate),
+    /// Work for pipelines over Kafka: stages, from their source to their dest topics.
+    Worker(role::RoleCommand),
+    /// Work and index for pipelines over Kafka in one process, without a dest topic.
+    WorkerIndexer(role::RoleCommand),
 }
 
 impl Cli {
@@ -75,11 +89,15 @@ impl Cli {
             Command::Events(command) => command.execute(),
             Command::Explain(command) => command.execute(),
             Command::Health(command) => command.execute(),
+            Command::Indexer(command) => command.execute(Role::Indexer),
+            Command::Publish(command) => command.execute(),
             Command::Run(command) => command.execute(),
             Command::Schema(command) => command.execute(),
             #[cfg(feature = "embedded")]
             Command::Search(command) => command.execute(),
             Command::Validate(command) => command.execute(),
+            Command::Worker(command) => command.execute(Role::Worker),
+            Command::WorkerIndexer(command) => command.execute(Role::WorkerIndexer),
         };
         result.unwrap_or_else(|error| {
             if is_closed_pipe(&error) {

@@ -23,7 +23,7 @@ pub(super) async fn start(address: SocketAddr, figures: Arc<RunFigures>, health:
     let router = Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthz))
-        .route("/readyz", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
         .route("/progress", get(progress))
         .with_state(Shared { figures, health });
     tracing::info!(address = %listener.local_addr().unwrap_or(address), "serving metrics");
@@ -47,6 +47,18 @@ async fn healthz(State(shared): State<Shared>) -> impl IntoResponse {
         None => (StatusCode::OK, "ok\n".to_owned()),
         Some(stuck) => {
             let text = format!("lane {} does not return from stage {} for document `{}`\n", stuck.lane, stuck.stage + 1, stuck.id);
+            (StatusCode::SERVICE_UNAVAILABLE, text)
+        }
+    }
+}
+
+/// Whether every part of the process that reads from Kafka is a member of its group.
+async fn readyz(State(shared): State<Shared>) -> impl IntoResponse {
+    let couriers = shared.figures.couriers();
+    match couriers.iter().find(|courier| !courier.has_joined()) {
+        None => (StatusCode::OK, "ok\n".to_owned()),
+        Some(courier) => {
+            let text = format!("the {} of pipeline `{}` has not joined its consumer group\n", courier.role.as_str(), courier.pipeline);
             (StatusCode::SERVICE_UNAVAILABLE, text)
         }
     }

@@ -1,10 +1,16 @@
 //! What a courier shows of itself.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use super::Role;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Figures of one courier. Written by its thread, read by whoever shows them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct CourierFigures {
+    /// What the courier does.
+    pub role: Role,
+    /// For which pipeline.
+    pub pipeline: String,
+    joined: AtomicBool,
     assigned: AtomicU64,
     in_work: AtomicU64,
     read: AtomicU64,
@@ -31,6 +37,17 @@ pub struct Figures {
 }
 
 impl CourierFigures {
+    /// Nothing yet.
+    pub fn new(role: Role, pipeline: &str) -> Self {
+        let [assigned, in_work, read, stale, discarded, rounds] = Default::default();
+        Self { role, pipeline: pipeline.into(), joined: AtomicBool::new(false), assigned, in_work, read, stale, discarded, rounds }
+    }
+
+    /// Whether it is a member of its group: it has got its share of the partitions, which may be none.
+    pub fn has_joined(&self) -> bool {
+        self.joined.load(Relaxed)
+    }
+
     /// The figures now.
     pub fn now(&self) -> Figures {
         Figures {
@@ -44,6 +61,7 @@ impl CourierFigures {
     }
 
     pub(super) fn set_assigned(&self, partitions: usize) {
+        self.joined.store(true, Relaxed);
         self.assigned.store(partitions as u64, Relaxed);
     }
 

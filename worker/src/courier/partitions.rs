@@ -55,6 +55,7 @@ impl Courier {
         if partitions.is_empty() {
             let none = TopicPartitionList::new();
             self.consumer.incremental_assign(&none).map_err(|error| self.error(&error))?;
+            self.settings.figures.set_assigned(self.owned.len());
             return Ok(true);
         }
         let mut asked = self.list(partitions);

@@ -6,6 +6,7 @@ pub use self::prometheus::prometheus_text;
 
 use crate::runner::StepSummary;
 use crate::{
+    courier::CourierFigures,
     indexers::IndexerStats,
     pipeline::{StageLabel, StageStats},
     publisher::StepState,
@@ -27,6 +28,7 @@ pub struct RunFigures {
 #[derive(Default)]
 struct RunState {
     begun: Vec<Arc<StepFigures>>,
+    couriers: Vec<Arc<CourierFigures>>,
     ended: Vec<StepSummary>,
 }
 
@@ -39,6 +41,16 @@ impl RunFigures {
     /// A step begins.
     pub fn begin(&self, step: Arc<StepFigures>) {
         self.state.lock().begun.push(step);
+    }
+
+    /// A courier works from now on.
+    pub fn add_courier(&self, courier: Arc<CourierFigures>) {
+        self.state.lock().couriers.push(courier);
+    }
+
+    /// The couriers of the process.
+    pub fn couriers(&self) -> Vec<Arc<CourierFigures>> {
+        self.state.lock().couriers.clone()
     }
 
     /// The running step has ended.

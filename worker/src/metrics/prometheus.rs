@@ -2,6 +2,7 @@
 
 use super::{RunFigures, StepFigures};
 use crate::{
+    courier::CourierFigures,
     health::Health,
     pipeline::{DURATION_BOUNDS, Durations},
 };
@@ -49,6 +50,16 @@ pub mod names {
     pub const INDEXER_OUTAGES: &str = "penstock_indexer_outages_total";
     /// Requests in flight.
     pub const INDEXER_IN_FLIGHT: &str = "penstock_indexer_in_flight_requests";
+    /// Partitions that the process owns.
+    pub const ASSIGNED: &str = "penstock_assigned_partitions";
+    /// Records that were read from Kafka and are not done.
+    pub const IN_FLIGHT: &str = "penstock_in_flight_records";
+    /// Records that were read from Kafka.
+    pub const READ: &str = "penstock_read_records_total";
+    /// Records of superseded processes that were passed over.
+    pub const STALE: &str = "penstock_stale_records_total";
+    /// Events of runs whose log was gone.
+    pub const DISCARDED: &str = "penstock_discarded_events_total";
     /// Seconds since the process was last found healthy.
     pub const HEARTBEAT_AGE: &str = "penstock_heartbeat_age_seconds";
 }
@@ -64,6 +75,9 @@ pub fn prometheus_text(run: &RunFigures, health: &Health) -> prometheus::Result<
         add_documents(&mut families, &step, &labels);
         add_stages(&mut families, &step, &labels);
         add_indexer(&mut families, &step, &labels);
+    }
+    for courier in run.couriers() {
+        add_courier(&mut families, &courier);
     }
     if let Some(age) = health.heartbeat_age() {
         families.gauge(names::HEARTBEAT_AGE, "Seconds since the process was last found healthy", &[], age.as_secs_f64());
@@ -112,6 +126,16 @@ fn add_indexer(families: &mut Families, step: &StepFigures, labels: &Labels<'_>)
         families.counter(name, help, labels, value);
     }
     families.gauge(names::INDEXER_IN_FLIGHT, "Requests in flight", labels, stats.in_flight.load(Relaxed) as f64);
+}
+
+fn add_courier(families: &mut Families, courier: &CourierFigures) {
+    let labels = [("pipeline", courier.pipeline.as_str()), ("role", courier.role.as_str())];
+    let figures = courier.now();
+    families.gauge(names::ASSIGNED, "Partitions that the process owns", &labels, figures.assigned as f64);
+    families.gauge(names::IN_FLIGHT, "Records that were read and are not done", &labels, figures.in_work as f64);
+    families.counter(names::READ, "Records that were read", &labels, figures.read as f64);
+    families.counter(names::STALE, "Records of superseded processes that were passed over", &labels, figures.stale as f64);
+    families.counter(names::DISCARDED, "Events of runs whose log was gone", &labels, figures.discarded as f64);
 }
 
 /// Metric families by name, in the order in which they first came.

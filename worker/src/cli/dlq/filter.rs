@@ -48,7 +48,7 @@ fn time(text: &str) -> Result<Timestamp, String> {
     if let Ok(time) = text.parse().or_else(|_| format!("{text}T00:00:00Z").parse()) {
         return Ok(time);
     }
-    let ago = crate::cli::run::parse_duration(text);
+    let ago = crate::cli::process::parse_duration(text);
     let ago = ago.map_err(|_| "not a time: write 2026-05-01T10:00:00Z, 2026-05-01, or how long ago: 90m, 2h, 3d".to_owned())?;
     Timestamp::now().checked_sub(ago.get()).map_err(|error| error.to_string())
 }

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     actions::{self, When},
     connectors,
-    courier::{Desk, DeskOwner, Outlet, Role},
+    courier::{CourierFigures, Desk, DeskOwner, Outlet, Role},
     indexers::{self, Backend},
     messenger::kafka::{Publication, SourceAcks, TopicWriter},
     publisher::{
@@ -114,7 +114,8 @@ fn start_roles(step: &Step<'_>, route: &Route) -> Result<Roles, StepError> {
             health: Arc::clone(&step.health),
             indexer: Arc::clone(&step.figures.indexer),
             stages: Arc::clone(&step.figures.stages),
-            courier: Arc::default(),
+            exit_on_stuck: step.limits.exit_on_stuck,
+            courier: Arc::new(CourierFigures::new(*role, &step.context.pipeline)),
         })
     };
     Ok(Roles { threads: roles.iter().map(start).collect::<Result<_, _>>()?, backend })

@@ -39,6 +39,8 @@ pub struct RolePlan<'a> {
     pub indexer: Arc<IndexerStats>,
     /// The stages' figures.
     pub stages: Arc<StageFigures>,
+    /// End if a stage does not return.
+    pub exit_on_stuck: bool,
     /// The courier's figures.
     pub courier: Arc<CourierFigures>,
 }
@@ -70,6 +72,7 @@ pub struct RoleThreads {
     stop: CancellationToken,
     lanes_left: usize,
     courier: Option<RoleEnd>,
+    health: Option<Arc<Health>>,
     failure: Option<StepError>,
 }
 
@@ -92,7 +95,8 @@ impl RoleThreads {
             figures: Arc::clone(&plan.courier),
         };
         spawn_courier(plan.route, settings, ends, sender)?;
-        Ok(Self { role: plan.role, messages, drain, abort, stop, lanes_left: lanes, courier: None, failure: None })
+        let health = plan.exit_on_stuck.then(|| Arc::clone(&plan.health));
+        Ok(Self { role: plan.role, messages, drain, abort, stop, lanes_left: lanes, courier: None, health, failure: None })
     }
 
     /// Takes no more records; what is in work is finished.
@@ -114,6 +118,11 @@ impl RoleThreads {
         }
         while let Ok(message) = self.messages.try_recv() {
             self.take(message);
+        }
+        if let Some(stuck) = self.health.as_ref().and_then(|health| health.stuck().into_iter().next()) {
+            let stage = format!("{}", stuck.stage + 1);
+            // the lane does not end: the process does
+            return Some(RoleEnd::Failed(StepError::Stuck { stage, id: stuck.id, seconds: stuck.since.as_secs() }));
         }
         if self.lanes_left > 0 || self.courier.is_none() {
             return None;

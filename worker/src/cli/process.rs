@@ -1,0 +1,116 @@
+//! What every process that works has in common: where secrets are, how it is watched, how it ends.
+
+use super::{Exit, server, signals};
+use crate::{
+    health::{Health, WATCH_INTERVAL},
+    metrics::RunFigures,
+    runner::{Control, FailureClass},
+    secrets::Secrets,
+};
+use anyhow::Context;
+use clap::Args;
+use penstock_crds::values::Duration;
+use std::{
+    io::{self, Write},
+    net::SocketAddr,
+    path::PathBuf,
+    sync::Arc,
+    time::Instant,
+};
+use tokio::runtime::Runtime;
+
+/// Arguments of every process that works.
+#[derive(Debug, Args)]
+pub(super) struct ProcessArgs {
+    /// Time between progress lines in the log.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
+    pub log_interval: Duration,
+    /// Folder with secrets, as DIR/NAME/KEY. Without it they come from PENSTOCK_SECRET_<NAME>_<KEY>.
+    #[arg(long, value_name = "DIR")]
+    secrets_dir: Option<PathBuf>,
+    /// Address for /metrics, /healthz, /readyz and /progress, for example 127.0.0.1:9090.
+    #[arg(long, value_name = "ADDRESS")]
+    metrics_addr: Option<SocketAddr>,
+    /// File that is written while the process is healthy; see `penstock health`.
+    #[arg(long, value_name = "FILE")]
+    heartbeat_file: Option<PathBuf>,
+    /// End with exit code 70 if a stage does not return within the pipeline's maxProcessing.
+    #[arg(long)]
+    pub exit_on_stuck: bool,
+    /// How long documents in flight may take after SIGINT or SIGTERM.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
+    grace_period: Duration,
+}
+
+/// A process that works.
+pub(super) struct Process {
+    /// How it is asked to end.
+    pub control: Control,
+    /// Who watches its lanes.
+    pub health: Arc<Health>,
+}
+
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+    serde_json::from_value(text.into()).map_err(|error| error.to_string())
+}
+
+impl ProcessArgs {
+    /// Where credentials come from.
+    pub fn secrets(&self) -> Secrets {
+        Secrets::new(self.secrets_dir.clone())
+    }
+
+    /// Begins to watch the process, to serve its figures and to listen for signals. Nothing, if that is not possible: it was said.
+    pub fn start(&self, figures: &Arc<RunFigures>, runtime: &Runtime) -> anyhow::Result<Option<Process>> {
+        let control = Control::new(self.grace_period.get());
+        let health = Health::new(self.heartbeat_file.clone());
+        if let Some(file) = &self.heartbeat_file
+            && let Err(error) = health.look(Instant::now())
+        {
+            let file = file.display();
+            writeln!(io::stderr(), "error: the heartbeat file {file} cannot be written: {error}; choose another --heartbeat-file")
+                .context("failed to print the error")?;
+            return Ok(None);
+        }
+        watch(&health)?;
+        if let Some(address) = self.metrics_addr {
+            runtime.block_on(server::start(address, Arc::clone(figures), Arc::clone(&health)))?;
+        }
+        signals::end_on_signal(control.clone(), runtime)?;
+        Ok(Some(Process { control, health }))
+    }
+}
+
+/// The threads for the network.
+pub(super) fn runtime() -> anyhow::Result<Runtime> {
+    let built = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    built.context("failed to start the threads for the network")
+}
+
+/// The exit code of a failure.
+pub(super) fn exit_of(failure: FailureClass) -> Exit {
+    match failure {
+        FailureClass::Failed => Exit::Failed,
+        FailureClass::Unreachable => Exit::Unreachable,
+        FailureClass::Internal => Exit::Internal,
+        FailureClass::Superseded => Exit::Superseded,
+    }
+}
+
+/// Looks after the lanes as long as the process lives.
+fn watch(health: &Arc<Health>) -> anyhow::Result<()> {
+    let health = Arc::clone(health);
+    health.look(Instant::now()).context("failed to write the heartbeat file")?;
+    std::thread::Builder::new()
+        .name("watcher".into())
+        .spawn(move || {
+            loop {
+                std::thread::sleep(WATCH_INTERVAL);
+                if let Err(error) = health.look(Instant::now()) {
+                    tracing::error!(%error, "failed to write the heartbeat file");
+                }
+            }
+        })
+        .context("failed to start the watcher")?;
+    Ok(())
+}
