@@ -23,9 +23,11 @@ pub struct LedgerSnapshot {
     pages: Vec<WrittenPage>,
     attempts: Vec<u64>,
     families: Vec<WrittenFamily>,
-    /// Number, index of the attempt, ordinal; id, stage, reason.
-    details: Vec<((u64, u32, u32), (String, String, String))>,
+    details: Vec<WrittenDetail>,
 }
+
+/// The text of a failed member of a family: number, index of the attempt, ordinal; id, stage, reason.
+type WrittenDetail = ((u64, u32, u32), (String, String, String));
 
 /// A snapshot that cannot be gone on from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
