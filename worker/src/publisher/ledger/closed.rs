@@ -1,6 +1,7 @@
 //! Which numbers are closed: pages of done bits. A full page is given up, and so is the room of full pages at the front.
 
 use crate::event::Outcome;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 const WORDS: usize = 64;
@@ -136,6 +137,77 @@ impl Page {
         let bits = if outcome == Outcome::Failed { &mut self.failed } else { &mut self.dropped };
         bits.get_or_insert_with(|| Box::new([0; WORDS]))[word] |= mask;
     }
+}
+
+/// A page in a snapshot; of bits those bytes that are set, as far as the last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum WrittenPage {
+    Untouched,
+    Full,
+    Partly { done: Vec<u8>, failed: Vec<u8>, dropped: Vec<u8> },
+}
+
+impl Closed {
+    /// Number of the first page that is held, and the pages.
+    pub(super) fn written(&self) -> (u64, Vec<WrittenPage>) {
+        let pages = self.pages.iter().map(|slot| match slot {
+            Slot::Untouched => WrittenPage::Untouched,
+            Slot::Full => WrittenPage::Full,
+            Slot::Partly(page) => WrittenPage::Partly {
+                done: bytes_of(&page.done),
+                failed: page.failed.as_deref().map(bytes_of).unwrap_or_default(),
+                dropped: page.dropped.as_deref().map(bytes_of).unwrap_or_default(),
+            },
+        });
+        (self.first, pages.collect())
+    }
+
+    /// `None`: damaged.
+    pub(super) fn read(first: u64, written: Vec<WrittenPage>) -> Option<Self> {
+        let mut len = first.checked_mul(PAGE)?;
+        let mut pages = VecDeque::with_capacity(written.len());
+        for page in written {
+            let slot = match page {
+                WrittenPage::Untouched => Slot::Untouched,
+                WrittenPage::Full => Slot::Full,
+                WrittenPage::Partly { done, failed, dropped } => Slot::Partly(Box::new(Page::read(&done, &failed, &dropped)?)),
+            };
+            let closed = match &slot {
+                Slot::Untouched => 0,
+                Slot::Full => PAGE,
+                Slot::Partly(page) => page.len,
+            };
+            len = len.checked_add(closed)?;
+            pages.push_back(slot);
+        }
+        Some(Self { first, pages, len })
+    }
+}
+
+impl Page {
+    fn read(done: &[u8], failed: &[u8], dropped: &[u8]) -> Option<Self> {
+        let done = bits_of(done)?;
+        let exceptions = |bytes: &[u8]| if bytes.is_empty() { Some(None) } else { bits_of(bytes).map(|bits| Some(Box::new(bits))) };
+        let len = done.iter().map(|word| u64::from(word.count_ones())).sum();
+        Some(Self { done, len, failed: exceptions(failed)?, dropped: exceptions(dropped)? })
+    }
+}
+
+fn bytes_of(bits: &Bits) -> Vec<u8> {
+    let mut bytes: Vec<u8> = bits.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    bytes.truncate(used);
+    bytes
+}
+
+fn bits_of(bytes: &[u8]) -> Option<Bits> {
+    let mut all = [0; WORDS * 8];
+    all.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    let mut bits = [0; WORDS];
+    for (word, bytes) in bits.iter_mut().zip(all.as_chunks().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    Some(bits)
 }
 
 /// Page, word and bit of a number.

@@ -5,6 +5,7 @@
 //! and lives in an ordinary map.
 
 use crate::event::{Detail, Outcome, Tag};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Members whose outcomes fit into one word, at 2 bits each: the source document and 31 descendants.
@@ -328,6 +329,63 @@ impl Families {
     }
 }
 
+/// A family in a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct WrittenFamily {
+    seq: u64,
+    /// Index of the attempt.
+    attempt: u32,
+    children: Option<u32>,
+    /// Outcomes by ordinal, 2 bits each.
+    members: Vec<u64>,
+}
+
+/// Number, index of the attempt, ordinal; and the text.
+type Details = Vec<((u64, u32, u32), Detail)>;
+
+impl Families {
+    /// The attempts, the families by number, and the texts.
+    pub(super) fn written(&self) -> (Vec<u64>, Vec<WrittenFamily>, Details) {
+        let packed = self.pages.iter().enumerate().flat_map(|(at, page)| {
+            let number = self.first + at as u64;
+            page.iter().flat_map(move |page| page.entries()).map(move |(place, packed)| (number * PAGE + place, packed.family()))
+        });
+        let others = self.others.iter().map(|((seq, _), family)| (*seq, family.clone()));
+        let written = |(seq, family): (u64, Family)| WrittenFamily {
+            seq,
+            attempt: family.attempt,
+            children: family.children,
+            members: match family.members {
+                Members::Few(word) => vec![word],
+                Members::Many { words, .. } => words,
+            },
+        };
+        let details = self.details.iter().map(|(at, detail)| (*at, detail.clone())).collect();
+        (self.attempts.clone(), packed.chain(others).map(written).collect(), details)
+    }
+
+    /// Families of numbers up to the last one. `None`: damaged.
+    pub(super) fn read(last: u64, attempts: Vec<u64>, written: Vec<WrittenFamily>, details: Details) -> Option<Self> {
+        let known = attempts.len();
+        let mut families = Self { attempts, details: details.into_iter().collect(), ..Self::default() };
+        for WrittenFamily { seq, attempt, children, members } in written {
+            if attempt as usize >= known || seq == 0 || seq > last {
+                return None;
+            }
+            let members = match members[..] {
+                [] => return None,
+                [word] if children.is_none_or(|children| children < FEW) => Members::Few(word),
+                [_] => return None,
+                _ => Members::Many { words: members, missing: 0 },
+            };
+            let mut family = Family { attempt, children, members };
+            family.count_missing();
+            families.put(seq, family);
+        }
+        Some(families)
+    }
+}
+
 /// Where the entry of a number is.
 struct Place {
     page: u64,
@@ -344,6 +402,14 @@ impl Place {
 impl Page {
     fn empty() -> Box<Self> {
         Box::new(Self { present: [0; GROUPS], entries: [const { Vec::new() }; GROUPS], len: 0 })
+    }
+
+    /// The entries with their places in the page, in order.
+    fn entries(&self) -> impl Iterator<Item = (u64, Packed)> + '_ {
+        self.entries.iter().enumerate().flat_map(move |(group, entries)| {
+            let bits = (0..64).filter(move |bit| self.present[group] >> bit & 1 == 1);
+            bits.zip(entries).map(move |(bit, packed)| (group as u64 * 64 + bit, *packed))
+        })
     }
 
     fn rank(&self, place: &Place) -> usize {

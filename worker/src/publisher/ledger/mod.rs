@@ -13,8 +13,11 @@ mod closed;
 mod families;
 #[cfg(test)]
 mod reference;
+mod snapshot;
 #[cfg(test)]
 mod tests;
+
+pub use snapshot::{LedgerSnapshot, SnapshotError};
 
 use crate::event::{Detail, EventBatch, Outcome, Tag};
 use closed::{Closed, Closing};

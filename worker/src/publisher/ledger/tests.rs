@@ -135,6 +135,49 @@ proptest! {
     }
 
     #[test]
+    fn a_ledger_restored_from_a_snapshot_goes_on_as_the_one_that_wrote_it(
+        log in any_log(), most in 1..300_usize, cut in any::<prop::sample::Index>(), published in 12..9_000_u64,
+    ) {
+        let earlier = vec![ValidRange { epoch: 1, first: 1, last: 5 }, ValidRange { epoch: 2, first: 6, last: 8 }];
+        let mut ledger = Ledger::resumed(3, earlier.clone());
+        ledger.published_to(published);
+        let batches = batches(&log, most);
+        let (before, behind) = batches.split_at(cut.index(batches.len() + 1));
+        for batch in before {
+            ledger.apply(batch, &mut |_| {});
+        }
+        let bytes = postcard::to_stdvec(&ledger.snapshot()).expect("written");
+        let snapshot: LedgerSnapshot = postcard::from_bytes(&bytes).expect("read");
+        prop_assert_eq!(snapshot.published(), published);
+        let valid = [earlier, vec![ValidRange { epoch: 3, first: 9, last: published + 2 }]].concat();
+        let mut restored = Ledger::restored(4, valid, snapshot.clone()).expect("valid");
+        prop_assert_eq!(restored.counts().pending, ledger.counts().pending + 2);
+        ledger.published_to(published + 2);
+        for batch in behind {
+            let (mut of_ledger, mut of_restored) = (Vec::new(), Vec::new());
+            let applied = ledger.apply(batch, &mut |detail| of_ledger.push(detail.clone()));
+            prop_assert_eq!(restored.apply(batch, &mut |detail| of_restored.push(detail.clone())), applied);
+            prop_assert_eq!(of_restored, of_ledger);
+            prop_assert_eq!(restored.counts(), ledger.counts());
+        }
+        prop_assert_eq!(restored.pending(20_000), ledger.pending(20_000));
+        prop_assert_eq!(restored.snapshot().published(), ledger.snapshot().published());
+    }
+
+    #[test]
+    fn a_damaged_snapshot_is_refused_or_read_and_never_more_than_that(log in any_log(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let mut ledger = published(9_000);
+        apply(&mut ledger, &log);
+        let mut bytes = postcard::to_stdvec(&ledger.snapshot()).expect("written");
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        if let Ok(snapshot) = postcard::from_bytes::<LedgerSnapshot>(&bytes) {
+            let restored = Ledger::restored(2, vec![ValidRange { epoch: 1, first: 1, last: 9_000 }], snapshot);
+            drop(restored.map(|ledger| ledger.pending(20_000)));
+        }
+    }
+
+    #[test]
     fn whatever_the_order_a_settled_ledger_holds_no_families(passages in prop::collection::vec(any_passage(1..=10), 1..60)) {
         let mut ledger = published(10);
         apply(&mut ledger, &passages.concat());
@@ -304,4 +347,22 @@ fn row_23_pending_documents_are_known_by_their_numbers() {
     assert_eq!(ledger.pending(10), [4_097, 9_999]);
     assert_eq!(ledger.pending(1), [4_097]);
     assert_eq!(ledger.lowest_pending(), Some(4_097));
+}
+
+#[test]
+fn a_snapshot_that_reaches_beyond_the_last_valid_number_is_refused() {
+    let snapshot = published(10).snapshot();
+    let refused = |valid: ValidRange| Ledger::restored(9, vec![valid], snapshot.clone()).err();
+    let other = Some(SnapshotError::OtherNumbers { published: 10 });
+    assert_eq!(refused(ValidRange { epoch: 1, first: 1, last: 10 }), None);
+    assert_eq!(refused(ValidRange { epoch: 1, first: 1, last: 9 }), other);
+    assert_eq!(refused(ValidRange { epoch: 2, first: 1, last: 10 }), other);
+}
+
+#[test]
+fn a_snapshot_of_what_is_done_is_small() {
+    let mut ledger = published(1_000_000);
+    apply(&mut ledger, &(1..=999_990).map(|seq| event(1, FINISHED, seq, 0, 0)).collect::<Vec<_>>());
+    let bytes = postcard::to_stdvec(&ledger.snapshot()).expect("written");
+    assert!(bytes.len() < 600, "{} bytes", bytes.len());
 }

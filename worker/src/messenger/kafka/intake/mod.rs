@@ -192,8 +192,8 @@ impl Intake {
         {
             part.offsets.begin(offset);
             part.offsets.settle(offset);
+            part.clear(offset);
             if is_watched {
-                part.clear(offset);
                 self.probation.reached(partition, offset + 1);
                 part.has_suspects = self.probation.has_suspects(partition);
             }
@@ -236,8 +236,11 @@ impl Intake {
                 part.offsets.settle(before);
             }
         }
-        if part.offsets.settle(offset) && !self.probation.is_idle() {
-            part.clear(offset);
+        if !part.offsets.settle(offset) {
+            return;
+        }
+        part.clear(offset);
+        if !self.probation.is_idle() {
             self.probation.settled((partition, offset));
             part.has_suspects = self.probation.has_suspects(partition);
         }

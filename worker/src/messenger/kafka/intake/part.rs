@@ -119,8 +119,10 @@ impl Part {
 
     /// The record has passed.
     pub(super) fn clear(&mut self, offset: u64) {
-        self.attempted.take_if(|suspect| *suspect == offset);
-        self.marks_changed |= self.marks.remove(&offset).is_some();
+        if self.marks.remove(&offset).is_some() {
+            self.attempted.take_if(|suspect| *suspect == offset);
+            self.marks_changed = true;
+        }
     }
 
     pub(super) fn clear_all(&mut self) {
@@ -130,7 +132,7 @@ impl Part {
     }
 
     pub(super) fn has_marks(&self) -> bool {
-        !self.marks.is_empty()
+        self.marks.range(self.offsets.position()..).next().is_some()
     }
 
     pub(super) fn marks_are_committed(&self) -> bool {

@@ -339,6 +339,21 @@ fn what_is_set_aside_is_condemned_when_another_passes_or_the_process_lives_on() 
 }
 
 #[test]
+fn a_record_that_was_stuck_and_passes_after_all_is_not_blamed() {
+    let mut bench = Bench::new(settings(4));
+    bench.opened(0, 100);
+    let tenure = bench.start(0, 0);
+    bench.intake.blame(0, tenure, 0);
+    bench.commit();
+    assert_eq!(bench.stored_metadata(0).marks, BTreeMap::from([(0, 1)]));
+    bench.intake.settled(0, tenure, 0);
+    bench.commit();
+    assert_eq!(bench.stored_metadata(0).marks, BTreeMap::new());
+    bench.intake.begin_revoke(0);
+    assert!(bench.release(0).expect("something to say").clean);
+}
+
+#[test]
 fn row_22_what_a_topic_has_lost_or_never_had_holds_up_nothing() {
     let mut bench = Bench::new(settings(4));
     bench.opened(0, 100);
