@@ -187,6 +187,22 @@ fn no_file_is_too_long_to_be_read() -> Result<()> {
 }
 
 #[test]
+fn unsafe_code_is_in_one_place() -> Result<()> {
+    let place = Path::new("worker/src/kafka/admin/native");
+    let says = |source: &str| source.split(|char: char| !char.is_alphanumeric() && char != '_').any(|word| word == "unsafe");
+    let mut elsewhere = Vec::new();
+    for file in files(&[".rs"])? {
+        let code: String = read(&file)?.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+        let this_test = file.ends_with("suites/architecture.rs");
+        if !this_test && says(&code) != file.starts_with(place) {
+            elsewhere.push(file);
+        }
+    }
+    assert!(elsewhere.is_empty(), "only {} has unsafe code, and needs it: {elsewhere:?}", place.display());
+    Ok(())
+}
+
+#[test]
 fn every_module_says_what_lives_there() -> Result<()> {
     let mut silent = Vec::new();
     for file in files(&[".rs"])? {

@@ -4,16 +4,23 @@ use anyhow::{Context, Result, ensure};
 use axum::{Json, Router, extract::State, http::HeaderMap, routing::post};
 use base64::{Engine, prelude::BASE64_STANDARD, prelude::BASE64_URL_SAFE_NO_PAD};
 use penstock::{
-    kafka::{Connection, KafkaError},
+    kafka::{
+        Access, Connection, KafkaError,
+        admin::{Admin, Created},
+    },
     secrets::Secrets,
 };
 use penstock_crds::KafkaConnectionSpec;
-use penstock_tests::services::kafka::{
-    Kafka,
-    secured::{ADMIN, Security, USER},
+use penstock_tests::services::{
+    kafka::{
+        Kafka,
+        secured::{ADMIN, Security, USER},
+    },
+    poll_until,
 };
 use serde_json::{Value, json};
 use std::{
+    collections::BTreeMap,
     fs,
     sync::{
         Arc,
@@ -164,6 +171,55 @@ fn nobody_listening_and_an_unknown_host_are_told_apart() -> Result<()> {
     assert!(message.contains("Kafka at 127.0.0.1:9 cannot be used: nothing answers there"), "{message}");
     let message = Manifest::new("no-such-host.invalid:9092")?.refused()?;
     assert!(message.contains("there is no host of that name; correct bootstrapServers"), "{message}");
+    Ok(())
+}
+
+fn administrator(manifest: &Manifest) -> Result<Admin> {
+    let spec: KafkaConnectionSpec = serde_json::from_value(manifest.spec.clone()).context("a spec")?;
+    let secrets = Secrets::new(Some(manifest.secrets.path().to_owned()));
+    let connection = Connection::for_administration(&spec, "shop", &secrets).context("a connection")?;
+    Admin::new(&connection, LIMIT / 2).context("an administrator")
+}
+
+fn denied<T>(answer: Result<T, KafkaError>) -> Result<String> {
+    let error = answer.err().context("this must not be allowed")?;
+    assert!(matches!(error, KafkaError::Denied { .. }) && error.is_unreachable(), "{error:?}");
+    let (_, what) =
+        error.to_string().split_once(" does not allow ").map(|(server, what)| (server.to_owned(), what.to_owned())).context("what")?;
+    Ok(what)
+}
+
+#[test]
+fn a_missing_right_names_the_operation_and_what_it_is_for() -> Result<()> {
+    let (kafka, security) = secured()?;
+    let manifest = Manifest::new(&security.sasl())?.trusting(&security.pem("ca")?)?.user("SCRAM-SHA-256", USER)?;
+    let admin = administrator(&manifest)?;
+    kafka.create_topic("rights-there", 1)?;
+    let cure = "; give the user of the KafkaConnection that right (an ACL)";
+    assert_eq!(denied(admin.topic("rights-there"))?, format!("`Describe` on topic `rights-there`{cure}"));
+    assert_eq!(denied(admin.create_topic("rights-new", 1, &BTreeMap::new()))?, format!("`Create` on topic `rights-new`{cure}"));
+    assert_eq!(denied(admin.group_offsets("rights-group"))?, format!("`Describe` on consumer group `rights-group`{cure}"));
+    kafka.allow(USER.0, "Describe", "--topic", "rights-")?;
+    poll_until("the right is known", LIMIT, || admin.topic("rights-there").is_ok())?;
+    assert_eq!(denied(admin.delete_topic("rights-there"))?, format!("`Delete` on topic `rights-there`{cure}"));
+    let topic = admin.topic("rights-there")?.context("it is there")?;
+    assert_eq!(topic.allowed, [Access::Describe], "what is allowed is known before it is tried");
+    Ok(())
+}
+
+#[test]
+fn administration_signs_in_with_credentials_of_its_own() -> Result<()> {
+    let (_, security) = secured()?;
+    let mut manifest = Manifest::new(&security.sasl())?.trusting(&security.pem("ca")?)?.user("SCRAM-SHA-256", USER)?;
+    let (name, word) = (manifest.secret("admin", ADMIN.0)?, manifest.secret("admin-word", ADMIN.1)?);
+    manifest.spec["adminSasl"] = json!({ "mechanism": "PLAIN", "username": name, "password": word });
+    let admin = administrator(&manifest)?;
+    assert_eq!(admin.create_topic("owned-by-admin", 2, &BTreeMap::new())?, Created::New);
+    assert_eq!(manifest.check()?.context("the others sign in as before")?, 1);
+
+    manifest.spec["adminSasl"]["password"] = manifest.secret("admin-word", "wrong-word")?;
+    let error = administrator(&manifest)?.topic("owned-by-admin").err().context("wrong")?;
+    assert!(error.to_string().contains("do not take these credentials"), "{error}");
     Ok(())
 }
 

@@ -7,6 +7,7 @@ mod bad_manifest;
 mod bad_surroundings;
 mod docs;
 mod examples;
+mod kafka_admin;
 mod kafka_dlq;
 mod kafka_log;
 mod kafka_security;

@@ -3,6 +3,8 @@
 pub mod records;
 pub mod secured;
 
+pub use records::Record;
+
 use super::{Service, cache, poll_until, program, run, sources, tail};
 use crate::cluster::free_ports;
 use anyhow::{Context, Result, ensure};

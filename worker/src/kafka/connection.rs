@@ -34,6 +34,7 @@ pub(super) const DEFAULTS: [(&str, &str); 6] = [
 ];
 
 /// A Kafka cluster that a KafkaConnection describes, with the credentials of one user. Opens nothing by itself.
+#[derive(Clone)]
 pub struct Connection {
     servers: String,
     config: ClientConfig,

@@ -70,11 +70,11 @@ impl KafkaContext {
 
     /// Looked into once, as long as the broker stays in that trouble.
     fn tls_fault(&self, broker: &str) -> TlsFault {
-        match self.shared.states.lock().fault(broker) {
-            Some(Fault::Tls(known)) => return known,
-            _ => {}
+        let known = self.shared.states.lock().fault(broker);
+        match known {
+            Some(Fault::Tls(known)) => known,
+            _ => diagnosis::tls_fault(broker, &self.shared.transport),
         }
-        diagnosis::tls_fault(broker, &self.shared.transport)
     }
 
     fn well(&self, broker: &str) {

@@ -5,6 +5,7 @@
 //! turns the flood of messages of the Kafka client into one line per change of state, brings tokens, and knows why a broker
 //! cannot be reached.
 
+pub mod admin;
 mod connection;
 mod context;
 pub mod deliveries;

@@ -416,3 +416,36 @@ proptest! {
         problems(&cut);
     }
 }
+
+fn kafka(spec: &str) -> String {
+    format!("apiVersion: penstock.io/v1alpha1\nkind: KafkaConnection\nmetadata:\n  name: k\nspec:\n  bootstrapServers: k:9092\n{spec}")
+}
+
+#[test]
+fn properties_of_the_kafka_client_are_checked_at_their_place() {
+    let found =
+        problems(&kafka("  properties:\n    linger.ms: \"5\"\n    acks: \"1\"\n    lingr.ms: \"5\"\n    socket.timeout.ms: soon\n"));
+    let want = [
+        "f.yaml:9:11: spec.properties.acks: `acks` cannot be set: every record is acknowledged by all replicas in sync, or documents could get lost",
+        "f.yaml:10:15: spec.properties.lingr.ms: there is no property `lingr.ms` that may be set, did you mean `linger.ms`?",
+        "f.yaml:11:24: spec.properties.socket.timeout.ms: the value `soon` cannot be used: ",
+    ];
+    assert_eq!(found.len(), want.len(), "{found:#?}");
+    for (found, want) in found.iter().zip(want) {
+        assert!(found.starts_with(want), "{found}\n{want}");
+    }
+}
+
+#[test]
+fn names_that_kafka_does_not_take_are_found_where_pipeline_and_connection_meet() {
+    let both = |prefix: &str| pipeline("  kafkaRef: {name: k}\n  partitions: 1\n  indexer: {nop: {}}\n") + "---\n" + &kafka(prefix);
+    assert_eq!(problems(&both("  topics: {namePrefix: \"{namespace}.\"}\n")), [""; 0]);
+    let longest = format!("  topics: {{namePrefix: \"{}\"}}\n", "x".repeat(128));
+    assert_eq!(problems(&both(&longest)), [""; 0], "a short name of a pipeline leaves room");
+    let long = both(&longest).replacen("  name: p", &format!("  name: {}", "p".repeat(20)), 1);
+    let found = problems(&long);
+    assert!(
+        matches!(&*found, [one] if one.starts_with("f.yaml:4:9: metadata.name: the name `xxx") && one.contains("Kafka takes 249")),
+        "{found:#?}"
+    );
+}
