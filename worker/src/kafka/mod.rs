@@ -14,8 +14,6 @@ pub mod dlq;
 mod error;
 pub mod failure;
 pub mod header;
-mod interim;
-pub use interim::{Admin, NewTopic};
 pub mod letter;
 pub mod names;
 mod on_delivery;

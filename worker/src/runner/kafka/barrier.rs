@@ -12,8 +12,6 @@ use std::{
 
 /// How often the brokers are asked.
 const INTERVAL: Duration = Duration::from_millis(50);
-/// How long an answer may take. Without one it is asked again.
-const ANSWER: Duration = Duration::from_secs(5);
 
 /// Where the barrier is.
 #[derive(Debug)]
@@ -72,18 +70,18 @@ impl Passing {
     fn ask(&self, route: &Route, log_end: impl FnOnce() -> Option<u64>) -> Result<Option<Barrier>, KafkaError> {
         match &self.state {
             Barrier::Workers(wanted) => {
-                let committed = route.admin.committed(&route.names.workers_group, &route.names.source, ANSWER)?;
+                let committed = route.committed(&route.names.workers_group, &route.names.source)?;
                 if !is_behind(&committed, wanted) {
                     return Ok(None);
                 }
                 if !route.is_distributed {
                     return Ok(Some(Barrier::LogEnd));
                 }
-                let ends = route.admin.end_offsets(&route.names.dest, ANSWER)?;
+                let ends = route.ends(&route.names.dest)?;
                 Ok(Some(Barrier::Indexers(ends.into_iter().filter(|(_, end)| *end > 0).collect())))
             }
             Barrier::Indexers(wanted) => {
-                let committed = route.admin.committed(&route.names.indexers_group, &route.names.dest, ANSWER)?;
+                let committed = route.committed(&route.names.indexers_group, &route.names.dest)?;
                 Ok(is_behind(&committed, wanted).then_some(Barrier::LogEnd))
             }
             Barrier::LogEnd => Ok(log_end().map(Barrier::Log)),

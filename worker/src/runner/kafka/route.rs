@@ -2,25 +2,40 @@
 
 use crate::{
     context::StepContext,
-    kafka::{Admin, Connection, KafkaError, NewTopic, PipelineNames},
+    kafka::{
+        Connection, KafkaError, PipelineNames,
+        admin::{Admin, End},
+    },
     manifest::{Manifests, Object},
     runner::StepError,
+    wording::counted,
 };
 use penstock_crds::{PipelineSpec, pipeline::Mode, topics::Topic};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// How long the first answer of the brokers may take.
 const FIRST_ANSWER: Duration = Duration::from_secs(25);
-/// How long the brokers may take to make topics.
-const CREATION: Duration = Duration::from_secs(30);
+/// How long one answer of the brokers may take.
+const ANSWER: Duration = Duration::from_secs(15);
+/// What nobody may remove before it was read.
+const FOR_EVER: [(&str, &str); 3] = [("cleanup.policy", "delete"), ("retention.ms", "-1"), ("retention.bytes", "-1")];
+
+/// A topic that must be there.
+struct Wanted {
+    name: String,
+    partitions: usize,
+    config: BTreeMap<String, String>,
+}
 
 /// The way of a pipeline's documents through Kafka.
 #[derive(Clone)]
 pub struct Route {
     /// How workers, indexers and publishers reach the brokers.
     pub connection: Arc<Connection>,
-    /// How topics are made and looked at.
+    /// Asks the brokers about topics and groups, as the same user.
     pub admin: Arc<Admin>,
+    /// The user that may make and remove topics.
+    administration: Arc<Connection>,
     /// The names of topics and groups.
     pub names: PipelineNames,
     /// Whether workers and indexers are processes of their own, with a topic between them.
@@ -39,11 +54,12 @@ impl Route {
         let connection = manifests
             .kafka_connection(&pipeline.namespace, &kafka_ref.name)
             .ok_or_else(|| StepError::NoKafkaConnection { pipeline: pipeline.name.clone(), connection: kafka_ref.name.clone() })?;
-        let admin = Connection::for_administration(&connection.spec, &pipeline.namespace, &context.secrets)?;
+        let administration = Connection::for_administration(&connection.spec, &pipeline.namespace, &context.secrets)?;
         let connection = Arc::new(Connection::new(&connection.spec, &pipeline.namespace, &context.secrets)?);
         let names = PipelineNames::new(&pipeline.name, &pipeline.spec.topics, connection.prefix());
         let is_distributed = pipeline.spec.effective_mode() == Mode::Distributed;
-        Ok(Some(Self { connection, admin: Arc::new(Admin::new(Arc::new(admin))?), names, is_distributed }))
+        let admin = Arc::new(Admin::new(&connection, ANSWER)?);
+        Ok(Some(Self { connection, admin, administration: Arc::new(administration), names, is_distributed }))
     }
 
     /// Whether the brokers answer and take our credentials.
@@ -59,8 +75,10 @@ impl Route {
     /// # Errors
     /// The brokers refuse, or a topic that is there does not fit.
     pub fn create_topics(&self, spec: &PipelineSpec, run_id: Option<&str>) -> Result<(), StepError> {
-        let new = self.wanted(spec, run_id)?;
-        self.admin.create_topics(&new, CREATION)?;
+        let admin = Admin::new(&self.administration, ANSWER)?;
+        for topic in self.wanted(spec, run_id)? {
+            admin.create_topic(&topic.name, i32::try_from(topic.partitions).unwrap_or(i32::MAX), &topic.config)?;
+        }
         self.check_topics(spec, run_id)
     }
 
@@ -71,28 +89,38 @@ impl Route {
     pub fn check_topics(&self, spec: &PipelineSpec, run_id: Option<&str>) -> Result<(), StepError> {
         let wanted = self.wanted(spec, run_id)?;
         let names: Vec<&str> = wanted.iter().map(|topic| topic.name.as_str()).collect();
-        let found = self.admin.describe_topics(&names, CREATION)?;
+        let found: BTreeMap<String, usize> = self
+            .admin
+            .describe_topics(&names)?
+            .into_iter()
+            .zip(&names)
+            .filter_map(|(found, name)| match found {
+                Ok(topic) => Some(Ok(((*name).to_owned(), topic.partitions.len()))),
+                Err(KafkaError::TopicMissing { .. }) => None,
+                Err(error) => Some(Err(error)),
+            })
+            .collect::<Result<_, _>>()?;
         let log = run_id.map(|run_id| self.log(run_id)).transpose()?;
         let mut faults = Vec::new();
         for topic in &wanted {
             let is_log = log.as_ref() == Some(&topic.name);
-            match found.get(&topic.name) {
+            match found.get(&topic.name).copied() {
                 None => faults.push(format!(
                     "topic `{}` does not exist: create it with {}, or run with --create-topics",
                     topic.name,
                     partitions(topic.partitions)
                 )),
-                Some(there) if is_log && there.partitions != 1 => {
+                Some(there) if is_log && there != 1 => {
                     faults.push(format!(
                         "topic `{}` has {}, but a run's event topic has exactly one: delete it",
                         topic.name,
-                        partitions(there.partitions)
+                        partitions(there)
                     ));
                 }
-                Some(there) if there.partitions < topic.partitions => faults.push(format!(
+                Some(there) if there < topic.partitions => faults.push(format!(
                     "topic `{}` has {}, but the Pipeline asks for {}: add partitions while nothing is in it, or lower spec.partitions",
                     topic.name,
-                    partitions(there.partitions),
+                    partitions(there),
                     topic.partitions
                 )),
                 Some(_) => {}
@@ -103,7 +131,8 @@ impl Route {
 
     /// Removes the event topic of a run.
     pub fn remove_log(&self, run_id: &str) -> Result<(), StepError> {
-        Ok(self.admin.delete_topics(&[&self.log(run_id)?], CREATION)?)
+        Admin::new(&self.administration, ANSWER)?.delete_topic(&self.log(run_id)?)?;
+        Ok(())
     }
 
     /// The event topic of a run.
@@ -114,8 +143,28 @@ impl Route {
         self.names.event(run_id).map_err(|error| StepError::Topics(error.to_string()))
     }
 
-    fn wanted(&self, spec: &PipelineSpec, run_id: Option<&str>) -> Result<Vec<NewTopic>, StepError> {
-        let partitions = spec.partitions.and_then(|partitions| u32::try_from(partitions).ok()).unwrap_or(1);
+    /// Where a group stands in a topic, by partition.
+    ///
+    /// # Errors
+    /// The brokers do not answer.
+    pub(super) fn committed(&self, group: &str, topic: &str) -> Result<BTreeMap<u32, u64>, KafkaError> {
+        let offsets = self.admin.group_offsets(group)?.into_iter().filter(|offset| offset.topic == topic);
+        Ok(offsets.map(|offset| (offset.partition as u32, offset.offset as u64)).collect())
+    }
+
+    /// Where the partitions of a topic end.
+    ///
+    /// # Errors
+    /// The brokers do not answer.
+    pub(super) fn ends(&self, topic: &str) -> Result<BTreeMap<u32, u64>, KafkaError> {
+        let partitions = self.admin.topic(topic)?.map_or(0, |topic| topic.partitions.len());
+        let asked = (0..partitions).map(|partition| (topic, partition as i32));
+        let ends = self.admin.offsets(asked, End::Latest)?;
+        Ok(ends.into_iter().map(|((_, partition), end)| (partition as u32, end as u64)).collect())
+    }
+
+    fn wanted(&self, spec: &PipelineSpec, run_id: Option<&str>) -> Result<Vec<Wanted>, StepError> {
+        let partitions = spec.partitions.and_then(|partitions| usize::try_from(partitions).ok()).unwrap_or(1);
         let config = |topic: &Option<Topic>, fixed: &[(&str, &str)]| -> BTreeMap<String, String> {
             let mut config: BTreeMap<String, String> = topic.as_ref().map(|topic| topic.config.clone()).unwrap_or_default();
             for (key, value) in fixed {
@@ -123,8 +172,7 @@ impl Route {
             }
             config
         };
-        const FOR_EVER: [(&str, &str); 3] = [("cleanup.policy", "delete"), ("retention.ms", "-1"), ("retention.bytes", "-1")];
-        let topic = |name: &str, partitions: u32, config| NewTopic { name: name.to_owned(), partitions, config };
+        let topic = |name: &str, partitions: usize, config| Wanted { name: name.to_owned(), partitions, config };
         let mut wanted = vec![topic(&self.names.source, partitions, config(&spec.topics.source, &FOR_EVER[..1]))];
         if self.is_distributed {
             wanted.push(topic(&self.names.dest, partitions, config(&spec.topics.dest, &FOR_EVER[..1])));
@@ -137,6 +185,6 @@ impl Route {
     }
 }
 
-fn partitions(count: u32) -> String {
-    if count == 1 { "1 partition".to_owned() } else { format!("{count} partitions") }
+fn partitions(count: usize) -> String {
+    counted(count as u64, "partition")
 }
