@@ -5,7 +5,7 @@ use axum::{Json, Router, extract::State, http::HeaderMap, routing::post};
 use base64::{Engine, prelude::BASE64_STANDARD, prelude::BASE64_URL_SAFE_NO_PAD};
 use penstock::{
     kafka::{
-        Access, Connection, KafkaError,
+        Access, Connection, KafkaContext, KafkaError,
         admin::{Admin, Created},
     },
     secrets::Secrets,
@@ -18,6 +18,7 @@ use penstock_tests::services::{
     },
     poll_until,
 };
+use rdkafka::producer::{Producer, ThreadedProducer};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
@@ -239,6 +240,21 @@ fn a_broker_that_is_frozen_is_not_waited_for_without_end() -> Result<()> {
     kafka.start_again()?;
     assert_eq!(manifest.check()?.context("it runs again")?, 1);
     kafka.stop()
+}
+
+#[test]
+fn clients_know_when_a_broker_is_gone_and_when_it_is_back() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let kafka = Kafka::start(folder.path())?;
+    let connection = Manifest::new(&kafka.bootstrap())?.connection()?;
+    let context = connection.context();
+    let client: ThreadedProducer<KafkaContext> = connection.client_of(|config| config.create_with_context(connection.context()))?;
+    client.client().fetch_metadata(None, LIMIT).context("it runs")?;
+    assert_eq!(context.trouble(), None);
+    kafka.kill();
+    poll_until("the trouble is known", LIMIT, || context.trouble().is_some_and(|trouble| trouble.broker == kafka.bootstrap()))?;
+    kafka.start_again()?;
+    poll_until("the trouble is over", LIMIT, || context.trouble().is_none())
 }
 
 /// An identity provider: it gives unsigned tokens to who knows the secret.

@@ -29,3 +29,4 @@ pub use error::{Access, Fault, KafkaError, Resource, TlsFault};
 pub use names::PipelineNames;
 pub use on_delivery::OnDelivery;
 pub use properties::check;
+pub use states::Trouble;
