@@ -5,8 +5,10 @@ use penstock::{
     event::{Detail, EventBatch, Outcome, Tag},
     kafka::Connection,
     publisher::{
+        ledger::Ledger,
         log::{Checkpoint, EventLog, LogError, LogRecord},
         recovery::{claim, recover},
+        snapshot::Snapshot,
         topic_log::{TopicLog, codec},
     },
     secrets::Secrets,
@@ -292,5 +294,35 @@ spec:
     assert_eq!((&third["outcome"], &third["created"], &third["details"][0]["id"]), (&json!("failed"), &json!(2), &json!("p-3")));
     let other = workdir.penstock(["events", "m.yaml", "--run-id", "nightly-2"])?;
     assert!(other.code == Some(1) && other.err.contains("told_event_nightly-2"), "{other:?}");
+    Ok(())
+}
+
+#[test]
+fn a_step_is_recovered_from_its_snapshot_after_the_head_was_deleted() -> Result<()> {
+    const DOCUMENTS: u64 = 6_000_000;
+    let kafka = Kafka::shared()?;
+    let log = log(kafka, "log-snapshot")?;
+    let first = claim(&log, "products")?;
+    log.append(finished(first, (1..=DOCUMENTS).step_by(1_000)))?;
+    let mut ledger = Ledger::new(first);
+    ledger.published_to(DOCUMENTS);
+    for (_, record) in log.read(0, 10)? {
+        if let LogRecord::Events(events) = &*record {
+            ledger.apply(events, &mut |_| {});
+        }
+    }
+    let snapshot = Snapshot::take(first, "products", log.end()?, &ledger, &BTreeMap::new());
+    log.append(checkpoint(first, DOCUMENTS))?;
+    let parts = snapshot.records();
+    assert!(parts.len() > 1, "more than a record may hold");
+    for part in parts {
+        log.append(part)?;
+    }
+    log.append(finished(first, 2..=2))?;
+    forget_before(kafka, "log-snapshot", 2)?;
+    let successor = open(kafka, "log-snapshot")?;
+    let epoch = claim(&successor, "products")?;
+    let counts = recover(&successor, "products", true, epoch, &mut |_| {})?.ledger.counts();
+    assert_eq!((counts.published, counts.finished), (DOCUMENTS, DOCUMENTS / 1_000 + 1));
     Ok(())
 }

@@ -11,6 +11,7 @@ use crate::{
     kafka::{Access, KafkaError, Resource},
     publisher::{
         log::{Checkpoint, EventLog, LogError, LogRecord},
+        snapshot::SnapshotPart,
         topic_log::TopicLog,
     },
 };
@@ -32,7 +33,7 @@ Examples:
   penstock events nightly.yaml --json | jq 'select(.outcome == \"failed\")'
 
 EPOCH: a publisher begins. CHECKPOINT: up to where a successor goes on. FINISH, FAIL, DROP: how documents ended, in batches;
-CREATE: the descendants that they had. COMPLETE: the step is accounted for.";
+CREATE: the descendants that they had. SNAPSHOT: all that is known, so that less need be read. COMPLETE: the step is accounted for.";
 
 /// Records that are read at once.
 const READ: usize = 500;
@@ -143,6 +144,10 @@ fn text(offset: u64, record: &LogRecord) -> String {
     let mut text = match record {
         LogRecord::Epoch { step } => format!("{offset:>8}  EPOCH       {offset}: a publisher of {step} begins\n"),
         LogRecord::Checkpoint(checkpoint) => format!("{offset:>8}  CHECKPOINT  {}\n", checkpoint_text(checkpoint)),
+        LogRecord::Snapshot(snapshot) => {
+            let SnapshotPart { epoch, part, parts, bytes } = snapshot;
+            format!("{offset:>8}  SNAPSHOT    epoch {epoch}: part {} of {parts}, {} bytes\n", part + 1, bytes.len())
+        }
         LogRecord::Complete { epoch, counts } => format!(
             "{offset:>8}  COMPLETE    epoch {epoch}: {} published, {} created, {} finished, {} failed, {} dropped\n",
             counts.published, counts.created, counts.finished, counts.failed, counts.dropped
@@ -210,6 +215,10 @@ fn json_line(offset: u64, record: &LogRecord) -> String {
             "record": checkpoint.resume.as_ref().map(|resume| resume.cursor.record),
             "split": checkpoint.resume.as_ref().map(|resume| &resume.split),
             "sourceOffsets": checkpoint.source_offsets,
+        }),
+        LogRecord::Snapshot(snapshot) => json!({
+            "offset": offset, "type": "snapshot", "epoch": snapshot.epoch, "part": snapshot.part + 1, "parts": snapshot.parts,
+            "bytes": snapshot.bytes.len(),
         }),
         LogRecord::Complete { epoch, counts } => json!({"offset": offset, "type": "complete", "epoch": epoch, "counts": counts}),
         LogRecord::Events(events) => {

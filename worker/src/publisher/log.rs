@@ -1,6 +1,7 @@
 //! The log of a step: what the publisher must know again if it dies, and the terminal events. Over Kafka it is the event topic;
 //! in one process it is a queue in memory.
 
+use super::snapshot::SnapshotPart;
 use crate::{connectors::ResumeFrom, event::EventBatch};
 use parking_lot::Mutex;
 use penstock_crds::ingest_run::Counts;
@@ -28,6 +29,8 @@ pub enum LogRecord {
         /// The final counts of the step.
         counts: Counts,
     },
+    /// A part of what a publisher knows, so that a successor need not read everything.
+    Snapshot(SnapshotPart),
 }
 
 /// All documents up to a number are acknowledged: a successor goes on behind them.

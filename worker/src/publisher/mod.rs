@@ -12,6 +12,7 @@ pub mod log;
 pub mod recovery;
 #[cfg(test)]
 mod simulation;
+pub mod snapshot;
 mod state;
 pub mod topic_log;
 

@@ -4,13 +4,17 @@
 use super::{
     ledger::{Applied, Ledger, ValidRange},
     log::{Checkpoint, EventLog, LogError, LogRecord},
+    snapshot::{Assembly, Snapshot},
 };
 use crate::{connectors::ResumeFrom, event::Detail};
 use penstock_crds::ingest_run::Counts;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Records read at once.
 const READ: usize = 1_000;
+
+/// Snapshots that are kept, the newest: the last may be of a publisher that had lost the log already.
+const SNAPSHOTS: usize = 3;
 
 /// What earlier publishers of the step have left, and the ledger to go on with.
 #[derive(Debug)]
@@ -29,6 +33,8 @@ pub struct Recovered {
     pub ended: bool,
     /// The step is complete with these counts: nothing is published, `post` actions follow.
     pub complete: Option<Counts>,
+    /// Other steps in this log that are complete.
+    pub others: BTreeMap<String, Counts>,
     /// The ledger of the valid numbers.
     pub ledger: Ledger,
 }
@@ -60,10 +66,26 @@ pub fn recover(
     epoch: u64,
     on_failed: &mut dyn FnMut(&Detail),
 ) -> Result<Recovered, LogError> {
-    let mut truth = Truth::new(step, has_cursor);
-    for_each_record(log, epoch, &mut |offset, record| truth.read(offset, record))?;
-    let mut recovered = truth.recovered(epoch);
-    for_each_record(log, epoch, &mut |_, record| {
+    let first = match log.read(0, 1) {
+        Err(LogError::Truncated { first, .. }) => first,
+        read => read.map(|_| 0)?,
+    };
+    let (mut truth, mut assembly, mut snapshots) = (Truth::new(step, has_cursor), Assembly::default(), VecDeque::new());
+    for_each_record(log, first, epoch, &mut |offset, record| {
+        truth.read(offset, record);
+        if let LogRecord::Snapshot(part) = record
+            && let Some(snapshot) = assembly.add(part)
+            && snapshot.read_to >= first
+        {
+            snapshots.push_front(snapshot);
+            snapshots.truncate(SNAPSHOTS);
+        }
+    })?;
+    let (mut recovered, from) = match first {
+        0 => from_beginning(truth.recovered(epoch), step, snapshots),
+        _ => from_snapshots(log, step, has_cursor, epoch, snapshots)?.ok_or(LogError::Truncated { wanted: 0, first })?,
+    };
+    for_each_record(log, from, epoch, &mut |_, record| {
         if let LogRecord::Events(events) = record {
             recovered.ledger.apply(events, on_failed);
         }
@@ -71,8 +93,45 @@ pub fn recover(
     Ok(recovered)
 }
 
-fn for_each_record(log: &dyn EventLog, end: u64, each: &mut dyn FnMut(u64, &LogRecord)) -> Result<(), LogError> {
-    let mut next = 0;
+/// All is there: a snapshot only saves entering the events that it stands for.
+fn from_beginning(mut recovered: Recovered, step: &str, snapshots: VecDeque<Snapshot>) -> (Recovered, u64) {
+    for snapshot in snapshots.into_iter().filter(|snapshot| snapshot.step == step) {
+        let read_to = snapshot.read_to;
+        if let Ok(ledger) = Ledger::restored(recovered.epoch, recovered.truth.clone(), snapshot.ledger) {
+            recovered.ledger = ledger;
+            return (recovered, read_to);
+        }
+    }
+    (recovered, 0)
+}
+
+/// The head is gone: what it said is in a snapshot, the newest first. Steps follow one another, so where another step has taken it
+/// this one was complete before, and that is said there, or began later.
+fn from_snapshots(
+    log: &dyn EventLog,
+    step: &str,
+    has_cursor: bool,
+    epoch: u64,
+    snapshots: VecDeque<Snapshot>,
+) -> Result<Option<(Recovered, u64)>, LogError> {
+    for snapshot in snapshots {
+        let read_to = snapshot.read_to;
+        let mut truth = Truth::going_on(step, has_cursor, &snapshot);
+        for_each_record(log, read_to, epoch, &mut |offset, record| truth.read(offset, record))?;
+        let mut recovered = truth.recovered(epoch);
+        if snapshot.step != step {
+            return Ok(Some((recovered, read_to)));
+        }
+        if let Ok(ledger) = Ledger::restored(epoch, recovered.truth.clone(), snapshot.ledger) {
+            recovered.ledger = ledger;
+            return Ok(Some((recovered, read_to)));
+        }
+    }
+    Ok(None)
+}
+
+fn for_each_record(log: &dyn EventLog, from: u64, end: u64, each: &mut dyn FnMut(u64, &LogRecord)) -> Result<(), LogError> {
+    let mut next = from;
     while next < end {
         let records = log.read(next, READ.min((end - next) as usize))?;
         let Some((last, _)) = records.last() else { break };
@@ -96,6 +155,9 @@ pub struct Truth {
     replaced: bool,
     /// The publisher that held the log, and what it said last.
     holder: Option<(u64, Option<Checkpoint>)>,
+    /// Where it was one of another step: which.
+    other: Option<(u64, String)>,
+    others: BTreeMap<String, Counts>,
     valid: Vec<ValidRange>,
     last: Option<Checkpoint>,
     complete: Option<Counts>,
@@ -104,7 +166,33 @@ pub struct Truth {
 impl Truth {
     /// Nothing read yet.
     pub fn new(step: &str, has_cursor: bool) -> Self {
-        Self { step: step.to_owned(), has_cursor, replaced: false, holder: None, valid: Vec::new(), last: None, complete: None }
+        let (other, others) = Default::default();
+        Self {
+            step: step.to_owned(),
+            has_cursor,
+            replaced: false,
+            holder: None,
+            other,
+            others,
+            valid: Vec::new(),
+            last: None,
+            complete: None,
+        }
+    }
+
+    /// What was known at the place from which a snapshot goes on.
+    fn going_on(step: &str, has_cursor: bool, snapshot: &Snapshot) -> Self {
+        let mut truth = Self::new(step, has_cursor);
+        truth.others = snapshot.completed();
+        truth.complete = truth.others.remove(step);
+        truth.replaced = snapshot.step == step || truth.complete.is_some();
+        if snapshot.step == step {
+            truth.valid = snapshot.earlier();
+            truth.holder = Some((snapshot.epoch, None));
+        } else {
+            truth.other = Some((snapshot.epoch, snapshot.step.clone()));
+        }
+        truth
     }
 
     /// Reads the record at an offset.
@@ -114,6 +202,7 @@ impl Truth {
                 self.settle();
                 self.holder = (*step == self.step).then_some((offset, None));
                 self.replaced |= self.holder.is_some();
+                self.other = (*step != self.step).then(|| (offset, step.clone()));
             }
             LogRecord::Checkpoint(checkpoint) => {
                 if let Some((epoch, last)) = &mut self.holder
@@ -125,9 +214,11 @@ impl Truth {
             LogRecord::Complete { epoch, counts } => {
                 if self.holder.as_ref().is_some_and(|(holder, _)| holder == epoch) {
                     self.complete = Some(*counts);
+                } else if let Some((_, step)) = self.other.as_ref().filter(|(other, _)| other == epoch) {
+                    self.others.insert(step.clone(), *counts);
                 }
             }
-            LogRecord::Events(_) => {}
+            LogRecord::Events(_) | LogRecord::Snapshot(_) => {}
         }
     }
 
@@ -137,7 +228,17 @@ impl Truth {
         let ended = self.has_ended();
         let (resume, source_offsets) = self.last.map_or_else(Default::default, |last| (last.resume, last.source_offsets));
         let ledger = Ledger::resumed(epoch, self.valid.clone());
-        Recovered { epoch, replaced: self.replaced, truth: self.valid, resume, source_offsets, ended, complete: self.complete, ledger }
+        Recovered {
+            epoch,
+            replaced: self.replaced,
+            truth: self.valid,
+            resume,
+            source_offsets,
+            ended,
+            complete: self.complete,
+            others: self.others,
+            ledger,
+        }
     }
 
     fn has_ended(&self) -> bool {
@@ -184,7 +285,7 @@ pub fn read_on(ledger: &mut Ledger, own: u64, offset: u64, record: &LogRecord, o
         LogRecord::Events(events) => Seen::Events(ledger.apply(events, on_failed)),
         LogRecord::Epoch { .. } if offset > own => Seen::Superseded { by: offset },
         LogRecord::Complete { epoch, .. } if *epoch == own => Seen::Complete,
-        LogRecord::Epoch { .. } | LogRecord::Complete { .. } | LogRecord::Checkpoint(_) => Seen::Nothing,
+        LogRecord::Epoch { .. } | LogRecord::Complete { .. } | LogRecord::Checkpoint(_) | LogRecord::Snapshot(_) => Seen::Nothing,
     }
 }
 
@@ -341,6 +442,80 @@ mod tests {
         let of_other = recover(&log.0, "other", true, epoch, &mut |_| {}).expect("memory");
         assert_eq!(of_other.truth, [range(other, 1, 9)]);
         assert_eq!((of_other.complete, of_other.ended), (None, false));
+    }
+
+    /// A snapshot as the publisher of that epoch would take it when the log is read to its present end.
+    fn snapshot(log: &Log, epoch: u64, published: u64, earlier: Vec<ValidRange>) -> Snapshot {
+        let mut ledger = Ledger::resumed(epoch, earlier);
+        ledger.published_to(published);
+        let end = log.0.end().expect("memory");
+        let from = log.0.read(0, 1).map_or_else(|_| 2, |_| 0);
+        for_each_record(&log.0, from, end, &mut |_, record| {
+            if let LogRecord::Events(events) = record {
+                ledger.apply(events, &mut |_| {});
+            }
+        })
+        .expect("memory");
+        Snapshot::take(epoch, "step", end, &ledger, &BTreeMap::new())
+    }
+
+    fn write(log: &Log, snapshot: &Snapshot) {
+        snapshot.records().into_iter().for_each(|record| drop(log.0.append(record)));
+    }
+
+    #[test]
+    fn a_step_is_recovered_from_a_snapshot_when_the_head_is_gone() {
+        let log = Log::new();
+        let first = log.epoch();
+        log.checkpoint(first, 3, false).finish(first, &[1, 3]);
+        let second = log.epoch();
+        log.finish(second, &[4, 5]);
+        let taken = snapshot(&log, second, 6, vec![range(first, 1, 3)]);
+        log.checkpoint(second, 6, false);
+        write(&log, &taken);
+        log.finish(second, &[6]).checkpoint(second, 8, false).finish(first, &[2]);
+        let whole = log.recover(true);
+        log.0.forget_before(taken.read_to);
+        let recovered = log.recover(true);
+        assert_eq!(recovered.truth, whole.truth);
+        assert_eq!(recovered.truth, [range(first, 1, 3), range(second, 4, 8)]);
+        assert_eq!((recovered.ledger.counts(), recovered.ledger.pending(9)), (whole.ledger.counts(), vec![7, 8]));
+        assert_eq!((at(&recovered), recovered.last_valid()), (Some(8), 8));
+        log.0.forget_before(taken.read_to + 1);
+        let gone = recover(&log.0, "step", true, recovered.epoch, &mut |_| {}).map(|recovered| recovered.epoch);
+        assert_eq!(gone, Err(LogError::Truncated { wanted: 0, first: taken.read_to + 1 }), "what is behind the snapshot is needed");
+    }
+
+    #[test]
+    fn a_snapshot_that_no_checkpoint_covers_is_passed_over() {
+        let log = Log::new();
+        let first = log.epoch();
+        log.checkpoint(first, 2, false).finish(first, &[1, 2, 3]);
+        write(&log, &snapshot(&log, first, 3, Vec::new()));
+        let recovered = log.recover(true);
+        assert_eq!(recovered.ledger.counts(), Counts { published: 2, finished: 2, ..Counts::default() });
+    }
+
+    #[test]
+    fn row_15_a_step_whose_records_are_gone_stays_complete() {
+        let log = Log::new();
+        let first = log.epoch();
+        log.checkpoint(first, 2, true).finish(first, &[1, 2]).complete(first);
+        let other = claim(&log.0, "other").expect("memory");
+        let of_other = recover(&log.0, "other", true, other, &mut |_| {}).expect("memory");
+        assert_eq!(of_other.others.keys().collect::<Vec<_>>(), ["step"]);
+        let mut ledger = of_other.ledger;
+        ledger.published_to(9);
+        let taken = Snapshot::take(other, "other", log.0.end().expect("memory"), &ledger, &of_other.others);
+        log.checkpoint(other, 9, false);
+        write(&log, &taken);
+        log.0.forget_before(taken.read_to);
+        assert_eq!(log.recover(true).complete.map(|counts| counts.finished), Some(7));
+        let epoch = claim(&log.0, "other").expect("memory");
+        let again = recover(&log.0, "other", true, epoch, &mut |_| {}).expect("memory");
+        assert_eq!((again.truth, again.complete, again.others.len()), (vec![range(other, 1, 9)], None, 1));
+        let third = recover(&log.0, "third", true, epoch, &mut |_| {}).expect("memory");
+        assert_eq!((third.last_valid(), third.complete), (0, None), "the step after them begins");
     }
 
     #[test]

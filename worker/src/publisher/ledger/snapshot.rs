@@ -44,6 +44,11 @@ pub enum SnapshotError {
 }
 
 impl LedgerSnapshot {
+    /// The numbers that it speaks of, by publisher, in order.
+    pub fn ranges(&self) -> impl Iterator<Item = ValidRange> + '_ {
+        self.ranges.iter().map(|(epoch, first, last)| ValidRange { epoch: *epoch, first: *first, last: *last })
+    }
+
     /// The last number that was given out when it was taken.
     pub fn published(&self) -> u64 {
         self.ranges.last().map_or(0, |(_, _, last)| *last)

@@ -4,7 +4,10 @@
 use crate::{
     connectors::{Cursor, ResumeFrom},
     event::{Detail, EventBatch, Outcome},
-    publisher::log::{Checkpoint, LogRecord},
+    publisher::{
+        log::{Checkpoint, LogRecord},
+        snapshot::SnapshotPart,
+    },
 };
 use penstock_crds::ingest_run::Counts;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -57,6 +60,12 @@ enum Wire<'a> {
         epoch: u64,
         /// published, created, finished, failed, dropped, pending
         counts: [u64; 6],
+    },
+    Snapshot {
+        epoch: u64,
+        part: u32,
+        parts: u32,
+        bytes: &'a [u8],
     },
 }
 
@@ -133,6 +142,9 @@ impl<'a> Wire<'a> {
                 children: events.children().into(),
                 details: events.details.iter().map(WireDetail::of).collect(),
             },
+            LogRecord::Snapshot(SnapshotPart { epoch, part, parts, bytes }) => {
+                Self::Snapshot { epoch: *epoch, part: *part, parts: *parts, bytes }
+            }
             LogRecord::Complete { epoch, counts } => Self::Complete {
                 epoch: *epoch,
                 counts: [counts.published, counts.created, counts.finished, counts.failed, counts.dropped, counts.pending],
@@ -164,6 +176,7 @@ impl<'a> Wire<'a> {
                 let details = details.into_iter().map(WireDetail::into_detail).collect();
                 LogRecord::Events(empty.with_columns(seqs.0.into_owned(), ordinals.into_owned(), children.into_owned(), details)?)
             }
+            Self::Snapshot { epoch, part, parts, bytes } => LogRecord::Snapshot(SnapshotPart { epoch, part, parts, bytes: bytes.to_vec() }),
             Self::Complete { epoch, counts: [published, created, finished, failed, dropped, pending] } => {
                 LogRecord::Complete { epoch, counts: Counts { published, created, finished, failed, dropped, pending } }
             }
@@ -277,7 +290,10 @@ mod tests {
         let complete = (any::<u64>(), any::<[u64; 6]>()).prop_map(|(epoch, [published, created, finished, failed, dropped, pending])| {
             LogRecord::Complete { epoch, counts: Counts { published, created, finished, failed, dropped, pending } }
         });
-        prop_oneof![".{0,20}".prop_map(|step| LogRecord::Epoch { step }), checkpoint, events, complete]
+        let bytes = prop::collection::vec(any::<u8>(), 0..20);
+        let snapshot = (any::<(u64, u32, u32)>(), bytes)
+            .prop_map(|((epoch, part, parts), bytes)| LogRecord::Snapshot(SnapshotPart { epoch, part, parts, bytes }));
+        prop_oneof![".{0,20}".prop_map(|step| LogRecord::Epoch { step }), checkpoint, events, complete, snapshot]
     }
 
     proptest! {
@@ -317,7 +333,8 @@ mod tests {
         let mut failed = EventBatch::new(3, 300, Outcome::Failed);
         failed.push_with(Tag { seq: 9, ordinal: 1, children: 0 }, Detail { seq: 9, id: "p".into(), stage: "s".into(), reason: "r".into() });
         let family = events(Outcome::Finished, &[Tag::source(5), Tag { seq: 3, ordinal: 0, children: 2 }]);
-        let fixtures: [(&[u8], LogRecord); 5] = [
+        let fixtures: [(&[u8], LogRecord); 6] = [
+            (b"\x01\x04\x03\x01\x02\x02ab", LogRecord::Snapshot(SnapshotPart { epoch: 3, part: 1, parts: 2, bytes: b"ab".to_vec() })),
             (b"\x01\x00\x08products", LogRecord::Epoch { step: "products".into() }),
             (
                 b"\x01\x01\x03\xac\x02\x01\x01\xac\x02\x09\x0a\x10{\"path\":\"a.csv\"}\x01\x03\x2c\x01",
