@@ -1,7 +1,10 @@
 //! The harness of the suites: it starts the real things that Penstock works with.
 
 pub mod cluster;
+pub mod contract;
 pub mod indexing;
+pub mod over_kafka;
 pub mod penstock;
+pub mod recorder;
 pub mod services;
 pub mod small_disk;

@@ -227,6 +227,14 @@ impl Running {
         Ok(fs::read_to_string(self.outputs.path().join("err"))?)
     }
 
+    /// Whether it runs still.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn runs(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait().context("failed to look after penstock")?.is_none())
+    }
+
     /// Waits for its end.
     ///
     /// # Errors

@@ -1,27 +1,11 @@
 //! The contract: manifests that must run as they are, with the results that they must give.
 
 use anyhow::Result;
-use penstock_tests::penstock::Workdir;
-use serde_json::{Value, json};
-
-fn counts(published: u64, created: u64, finished: u64, failed: u64, dropped: u64) -> Value {
-    json!({"published": published, "created": created, "finished": finished, "failed": failed, "dropped": dropped, "pending": 0})
-}
-
-/// The results of both contract runs: the same over memory and over files.
-fn assert_quickstart(summary: &Value) {
-    assert_eq!(summary["phase"], "Succeeded");
-    assert_eq!(summary["totals"], counts(16, 3, 15, 2, 2));
-    let connectors = summary["connectors"].as_array().expect("connectors");
-    assert_eq!((&connectors[0]["name"], &connectors[0]["state"]), (&json!("categories"), &json!("Succeeded")));
-    assert_eq!(connectors[0]["counts"], counts(4, 0, 4, 0, 0));
-    assert_eq!(connectors[1]["counts"], counts(12, 3, 11, 2, 2));
-    let failures = connectors[1]["failures"].as_array().expect("failures");
-    assert_eq!(failures.len(), 2);
-    assert_eq!((&failures[0]["id"], &failures[0]["stage"]), (&json!(""), &json!("")));
-    assert!(failures[0]["reason"].as_str().is_some_and(|reason| reason.contains("products.csv:9:")), "{failures:?}");
-    assert_eq!((&failures[1]["id"], &failures[1]["stage"]), (&json!("p-11"), &json!("price")));
-}
+use penstock_tests::{
+    contract::{assert_quickstart, counts},
+    penstock::Workdir,
+};
+use serde_json::json;
 
 #[test]
 fn quickstart_gives_its_results_and_can_be_searched() -> Result<()> {
