@@ -40,6 +40,8 @@ use serde::{Deserialize, Serialize};
     .message("with Kafka the pipeline needs partitions, for example 12").field_path(".partitions"))]
 #[x_kube(validation = Rule::new("!(has(self.mode) ? self.mode in ['Local', 'WorkerIndexer'] : !has(self.kafkaRef)) || !has(self.indexers)")
     .message("only mode Distributed has indexers in pods of their own: remove indexers").field_path(".indexers"))]
+#[x_kube(validation = Rule::new("!(has(self.mode) ? self.mode in ['Distributed', 'WorkerIndexer'] : has(self.kafkaRef)) || !has(self.indexer.embedded)")
+    .message("the embedded index becomes visible at the end of a step, which indexers over Kafka do not know: use another indexer, or mode Local without kafkaRef").field_path(".indexer.embedded"))]
 #[x_kube(validation = Rule::new("!has(self.partitions) || !has(self.workers) || !has(self.workers.scaling) || !has(self.workers.scaling.maxReplicas) || self.workers.scaling.maxReplicas <= self.partitions")
     .message("workers.scaling.maxReplicas exceeds partitions: the workers above it would sit idle").field_path(".workers.scaling.maxReplicas"))]
 #[x_kube(validation = Rule::new("!has(self.partitions) || !has(self.indexers) || !has(self.indexers.scaling) || !has(self.indexers.scaling.maxReplicas) || self.indexers.scaling.maxReplicas <= self.partitions")

@@ -53,11 +53,13 @@ impl LaneProgress {
         (self.steps.load(Relaxed), self.stage.load(Relaxed))
     }
 
-    fn document_id(&self) -> Option<String> {
+    /// The id and the number of the document in work.
+    fn document_in_work(&self) -> Option<(String, u64)> {
         let batch = self.batch.lock().clone()?;
         let index = self.index.load(Relaxed) as usize;
-        (index < batch.len())
-            .then(|| batch.document(index).map_or_else(|_| batch.raw(index).0.into_owned(), |document| document.id().to_owned()))
+        let number = *batch.seqs.get(index)?;
+        let id = batch.document(index).map_or_else(|_| batch.raw(index).0.into_owned(), |document| document.id().to_owned());
+        Some((id, number))
     }
 }
 
@@ -68,6 +70,8 @@ pub struct Stuck {
     pub lane: usize,
     /// The document.
     pub id: String,
+    /// Its number in the lane's batches.
+    pub number: u64,
     /// The position of the stage in the pipeline, from 0.
     pub stage: usize,
     /// For how long.
@@ -78,7 +82,7 @@ pub struct Stuck {
 #[derive(Debug, Default)]
 pub struct Health {
     watchers: Mutex<Vec<Watcher>>,
-    stuck: Mutex<Vec<Stuck>>,
+    stuck: Mutex<Vec<(Arc<LaneProgress>, Stuck)>>,
     heartbeat: Option<PathBuf>,
     beat: Mutex<Option<Instant>>,
 }
@@ -102,7 +106,13 @@ impl Health {
 
     /// The lanes that were stuck at the last look.
     pub fn stuck(&self) -> Vec<Stuck> {
-        self.stuck.lock().clone()
+        self.stuck.lock().iter().map(|(_, stuck)| stuck.clone()).collect()
+    }
+
+    /// One of these lanes that was stuck at the last look.
+    pub fn stuck_among(&self, lanes: &[Arc<LaneProgress>]) -> Option<Stuck> {
+        let stuck = self.stuck.lock();
+        stuck.iter().find(|(lane, _)| lanes.iter().any(|of| Arc::ptr_eq(of, lane))).map(|(_, stuck)| stuck.clone())
     }
 
     /// Seconds since the last look that found nothing stuck.
@@ -115,9 +125,10 @@ impl Health {
     /// # Errors
     /// The heartbeat file cannot be written.
     pub fn look(&self, now: Instant) -> std::io::Result<()> {
-        let stuck: Vec<Stuck> = self.watchers.lock().iter_mut().flat_map(|watcher| watcher.look(now)).collect();
+        let stuck: Vec<(Arc<LaneProgress>, Stuck)> = self.watchers.lock().iter_mut().flat_map(|watcher| watcher.look(now)).collect();
         let known = std::mem::replace(&mut *self.stuck.lock(), stuck.clone());
-        for lane in stuck.iter().filter(|lane| !known.iter().any(|before| before.lane == lane.lane && before.id == lane.id)) {
+        let is_known = |lane: &Stuck| known.iter().any(|(_, before)| before.lane == lane.lane && before.id == lane.id);
+        for (_, lane) in stuck.iter().filter(|(_, lane)| !is_known(lane)) {
             tracing::error!(doc_id = lane.id, stage = lane.stage, seconds = lane.since.as_secs(), "a stage does not return");
         }
         if stuck.is_empty() {
@@ -146,7 +157,7 @@ impl Watcher {
     }
 
     /// The lanes that are stuck.
-    fn look(&mut self, now: Instant) -> Vec<Stuck> {
+    fn look(&mut self, now: Instant) -> Vec<(Arc<LaneProgress>, Stuck)> {
         let mut stuck = Vec::new();
         for (index, (lane, seen, since)) in self.lanes.iter_mut().enumerate() {
             let position = lane.position();
@@ -157,7 +168,8 @@ impl Watcher {
             }
             let since = now.saturating_duration_since(*since);
             if since > self.max_processing {
-                stuck.push(Stuck { lane: index, id: lane.document_id().unwrap_or_default(), stage: position.1 as usize, since });
+                let (id, number) = lane.document_in_work().unwrap_or_default();
+                stuck.push((Arc::clone(lane), Stuck { lane: index, id, number, stage: position.1 as usize, since }));
             }
         }
         stuck
@@ -189,7 +201,7 @@ mod tests {
         assert_eq!(health.stuck(), []);
         std::fs::remove_file(&heartbeat).expect("the heartbeat was written");
         let later = start + Duration::from_secs(11);
-        let expected = Stuck { lane: 0, id: "b".into(), stage: 3, since: Duration::from_secs(11) };
+        let expected = Stuck { lane: 0, id: "b".into(), number: 2, stage: 3, since: Duration::from_secs(11) };
         health.look(later).expect("looked");
         assert_eq!(health.stuck(), [expected]);
         assert!(!heartbeat.exists());
@@ -204,7 +216,7 @@ mod tests {
         let mut watcher = Watcher::new(vec![lane_in(LaneProgress::OUTSIDE)], Duration::from_secs(1));
         let start = Instant::now();
         for seconds in [0, 10, 100] {
-            assert_eq!(watcher.look(start + Duration::from_secs(seconds)), []);
+            assert!(watcher.look(start + Duration::from_secs(seconds)).is_empty());
         }
     }
 }

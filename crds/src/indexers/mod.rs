@@ -52,6 +52,11 @@ pub struct Indexer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub version_field: Option<String>,
+    /// Upper part of the versions under `versioning: External` over Kafka: minutes from 2020 to the creation of the topic, or to the
+    /// last time that it got partitions. It makes versions grow when offsets begin anew. The operator keeps it by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 134_217_727))]
+    pub version_generation: Option<u32>,
     /// Field of the index that receives the id of the run. Without it nothing internal reaches the index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]

@@ -7,7 +7,7 @@ use super::{
     tickets::{Passage, RunStep},
 };
 use crate::{
-    document::{Fields, RecordTraits, Value},
+    document::{Fields, Origin, RecordTraits, Value},
     event::Tag,
     kafka::header::{HeaderError, RecordHeader},
     messenger::kafka::intake::{Admission, Condemned, Generation},
@@ -117,8 +117,10 @@ impl Courier {
         let is_outside = header.is_none();
         // documents of one id take one lane, also where the id stands in the document only
         let named = (is_outside && record.key.is_empty()).then(|| id_of(value)).flatten();
+        let run_id = self.passages.get(&partition).and_then(|passage| passage.run_id.clone());
+        let origin = Origin { offset: record.offset, run_id, is_known: true };
         let traits = RecordTraits { is_outside, skips_stages: record.skips_stages };
-        self.lanes.push(ticket, named.as_deref().unwrap_or(record.key), value, traits);
+        self.lanes.push(ticket, named.as_deref().unwrap_or(record.key), value, traits, origin);
     }
 
     /// Documents that were set aside fail once it is sure that it was them; whether there were some.
@@ -174,7 +176,8 @@ impl Courier {
             epoch: origin.epoch,
             replaced: origin.replaced,
         });
-        let passage = Rc::new(Passage { partition, tenure, run, attempt, source_partition });
+        let run_id = origin.map(|origin| origin.run.into());
+        let passage = Rc::new(Passage { partition, tenure, run, run_id, attempt, source_partition });
         self.passages.insert(partition, Rc::clone(&passage));
         passage
     }

@@ -1,7 +1,7 @@
 //! Between the role thread and its lanes: records go to the lanes by the hash of their id, reports and results come back.
 
 use crate::{
-    document::{Document, JsonRecords, RecordTraits},
+    document::{Document, JsonRecords, Origin, RecordTraits},
     event::{EventBatch, Tag},
     indexers::{Content, DeadLetter, EventSink, Letter},
     messenger::{
@@ -115,10 +115,10 @@ pub fn lanes(count: usize) -> (LaneEnds, Vec<KafkaReader>, Outlet, TopicDest) {
 
 impl LaneEnds {
     /// Hands a record to the lane of its id.
-    pub(super) fn push(&mut self, ticket: u64, id: &[u8], json: &[u8], traits: RecordTraits) {
+    pub(super) fn push(&mut self, ticket: u64, id: &[u8], json: &[u8], traits: RecordTraits, origin: Origin) {
         let index = (u64::from(self.hasher.hash_one(id) as u32) * self.lanes.len() as u64) >> 32;
         let lane = &mut self.lanes[index as usize];
-        lane.open.push(id, json, traits);
+        lane.open.push(id, json, traits, origin);
         lane.tickets.push(ticket);
         if lane.tickets.len() >= BATCH_RECORDS || lane.open.text_len() >= BATCH_BYTES {
             lane.flush();

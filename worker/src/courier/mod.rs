@@ -28,6 +28,7 @@ use crate::{
     messenger::kafka::intake::{Intake, IntakeSettings},
 };
 use committer::Committer;
+use crossbeam_channel::Receiver;
 use membership::{Change, Membership};
 use outbox::Outbox;
 use partitions::Leaving;
@@ -64,6 +65,8 @@ pub struct CourierSettings {
     pub drain: CancellationToken,
     /// End at once.
     pub abort: CancellationToken,
+    /// Tickets of documents at which a stage does not return, before the process ends because of them.
+    pub blamed: Receiver<u64>,
     /// What is shown of it.
     pub figures: Arc<CourierFigures>,
 }
@@ -214,6 +217,7 @@ impl Courier {
             moved |= self.take_reports();
             moved |= self.take_answers()?;
             moved |= self.take_commits();
+            self.take_blamed();
             moved |= self.offer_held(now)?;
             self.lanes.flush();
             self.regulate();
@@ -266,6 +270,15 @@ impl Courier {
         }
         answers.refused.into_iter().for_each(|failed| self.fail(failed));
         Ok(moved)
+    }
+
+    /// A document is about to end the process: its record is marked, so that it is not tried for ever.
+    fn take_blamed(&mut self) {
+        while let Ok(ticket) = self.settings.blamed.try_recv() {
+            if let Some(record) = self.tickets.get(ticket) {
+                self.intake.blame(record.passage.partition, record.passage.tenure, record.offset);
+            }
+        }
     }
 
     /// Pauses reading while too much is in work, and lets it go on again.

@@ -4,7 +4,7 @@
 //! from them is looked up here. What belongs to a partition that was given away is no longer found, so its late work is dropped.
 
 use crate::event::Tag;
-use std::{collections::VecDeque, rc::Rc};
+use std::{collections::VecDeque, rc::Rc, sync::Arc};
 
 /// What records that follow one another in a partition have in common.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub(super) struct Passage {
     pub tenure: u64,
     /// Whose documents they are; nobody's if they come from outside of any run.
     pub run: Option<RunStep>,
+    /// The id of that run, to be shared with its documents.
+    pub run_id: Option<Arc<str>>,
     /// The passage through the pipeline, for the events: the tenure of the worker.
     pub attempt: u64,
     /// The partition of the source topic.
@@ -141,7 +143,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn passage(partition: u32) -> Rc<Passage> {
-        Rc::new(Passage { partition, tenure: 5, run: None, attempt: 5, source_partition: partition })
+        Rc::new(Passage { partition, tenure: 5, run: None, run_id: None, attempt: 5, source_partition: partition })
     }
 
     fn member(seq: u64, ordinal: u32, children: u32) -> Tag {

@@ -14,6 +14,7 @@ pub use value::{Fields, Key, Value};
 
 use compact_str::CompactString;
 use penstock_crds::values::UpdateMode;
+use std::sync::Arc;
 
 /// The target of log lines that tell what becomes of a document, one for each change, at debug level.
 pub const LOG_TARGET: &str = "penstock::document";
@@ -29,6 +30,18 @@ pub struct Document {
     id: CompactString,
     parent_id: Option<Box<str>>,
     fields: Fields,
+    origin: Origin,
+}
+
+/// Where a document came from, where that is known: over Kafka. Its children have the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The offset of its record in its partition.
+    pub offset: u64,
+    /// The id of the run that published it; nothing if it came from outside, or the process works for one run only.
+    pub run_id: Option<Arc<str>>,
+    /// Whether there is an offset.
+    pub is_known: bool,
 }
 
 impl Document {
@@ -39,12 +52,12 @@ impl Document {
 
     /// A document with these fields.
     pub fn with_fields(id: impl Into<CompactString>, fields: Fields) -> Self {
-        Self { id: id.into(), parent_id: None, fields }
+        Self { id: id.into(), parent_id: None, fields, origin: Origin::default() }
     }
 
     /// A document that a stage makes out of another.
     pub fn child_of(parent: &Document, id: impl Into<CompactString>) -> Self {
-        Self { id: id.into(), parent_id: Some(parent.id.as_str().into()), fields: Fields::new() }
+        Self { id: id.into(), parent_id: Some(parent.id.as_str().into()), fields: Fields::new(), origin: parent.origin.clone() }
     }
 
     /// The id.
@@ -55,6 +68,17 @@ impl Document {
     /// The id of the document that this one is a child of.
     pub fn parent_id(&self) -> Option<&str> {
         self.parent_id.as_deref()
+    }
+
+    /// Where it came from.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// The same document, from there.
+    pub fn from_origin(mut self, origin: Origin) -> Self {
+        self.origin = origin;
+        self
     }
 
     /// Puts text in front of the id.

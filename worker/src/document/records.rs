@@ -1,6 +1,6 @@
 //! Many documents as JSON text in one buffer: what a topic hands over, so that the lanes, not the one reader, parse them.
 
-use super::{Document, Fields, Value};
+use super::{Document, Fields, Origin, Value};
 
 /// A record that is no document: what is wrong with it, for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -14,12 +14,13 @@ pub struct JsonRecords {
     bounds: Vec<Bounds>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Bounds {
     begin: usize,
     id_end: usize,
     end: usize,
     traits: RecordTraits,
+    origin: Origin,
 }
 
 /// What is special about a record.
@@ -53,23 +54,23 @@ impl JsonRecords {
     }
 
     /// Adds a record.
-    pub fn push(&mut self, id: &[u8], json: &[u8], traits: RecordTraits) {
+    pub fn push(&mut self, id: &[u8], json: &[u8], traits: RecordTraits, origin: Origin) {
         let begin = self.text.len();
         self.text.extend_from_slice(id);
         let id_end = self.text.len();
         self.text.extend_from_slice(json);
-        self.bounds.push(Bounds { begin, id_end, end: self.text.len(), traits });
+        self.bounds.push(Bounds { begin, id_end, end: self.text.len(), traits, origin });
     }
 
     /// The text of a record, as it was received.
     pub fn text(&self, index: usize) -> &[u8] {
-        let bounds = self.bounds[index];
+        let bounds = &self.bounds[index];
         &self.text[bounds.id_end..bounds.end]
     }
 
     /// The id of a record, as it was received.
     pub fn id(&self, index: usize) -> &[u8] {
-        let bounds = self.bounds[index];
+        let bounds = &self.bounds[index];
         &self.text[bounds.begin..bounds.id_end]
     }
 
@@ -83,6 +84,11 @@ impl JsonRecords {
     /// # Errors
     /// It is not a JSON object, has no id, or two different ones.
     pub fn document(&self, index: usize) -> Result<Document, Unreadable> {
+        let document = self.read(index)?;
+        Ok(document.from_origin(self.bounds[index].origin.clone()))
+    }
+
+    fn read(&self, index: usize) -> Result<Document, Unreadable> {
         let id = std::str::from_utf8(self.id(index)).map_err(|_| Unreadable("the id (the key of the record) is not valid UTF-8".into()))?;
         let fields = Fields::from_json(self.text(index)).map_err(|error| Unreadable(error.to_string()))?;
         if !self.bounds[index].traits.is_outside {
@@ -113,8 +119,8 @@ mod tests {
     #[test]
     fn own_records_keep_a_field_called_id_as_it_is() {
         let mut records = JsonRecords::default();
-        records.push(b"a", br#"{"id":7,"x":1}"#, RecordTraits::default());
-        records.push(b"b", br#"{"x":2}"#, RecordTraits::default());
+        records.push(b"a", br#"{"id":7,"x":1}"#, RecordTraits::default(), Origin::default());
+        records.push(b"b", br#"{"x":2}"#, RecordTraits::default(), Origin::default());
         assert_eq!(records.len(), 2);
         assert_eq!(records.document(1), Ok(Document::with_fields("b", Fields::from_json(br#"{"x":2}"#).expect("json"))));
         assert_eq!(records.document(0).expect("document").id(), "a");
@@ -137,7 +143,7 @@ mod tests {
         ];
         for (key, json, expected) in cases {
             let mut records = JsonRecords::default();
-            records.push(key, json.as_bytes(), OUTSIDE);
+            records.push(key, json.as_bytes(), OUTSIDE, Origin::default());
             match (records.document(0), expected) {
                 (Ok(document), Ok(id)) => assert_eq!(document.id(), id, "{json}"),
                 (Err(error), Err(part)) => assert!(error.0.contains(part), "{json}: {error}"),
@@ -150,7 +156,7 @@ mod tests {
     fn what_is_not_a_json_object_is_unreadable() {
         for json in ["", "null", "[]", "{", r#"{"a":1,"a":2}"#] {
             let mut records = JsonRecords::default();
-            records.push(b"k", json.as_bytes(), RecordTraits::default());
+            records.push(b"k", json.as_bytes(), RecordTraits::default(), Origin::default());
             assert!(records.document(0).is_err(), "{json}");
         }
     }

@@ -30,7 +30,7 @@ pub struct Csv {
 enum Column {
     Id,
     /// What `runIdField` names: the id of the run.
-    RunId(String),
+    RunId,
     Field(Path),
     /// A field that `includeFields` or `excludeFields` leave out.
     Empty,
@@ -73,9 +73,9 @@ impl Csv {
     pub(super) fn backend(spec: &CsvFile, projection: Projection, step: &StepContext) -> Result<FileBackend<Self>, PathError> {
         let writer = WriterBuilder::new().delimiter(delimiter(&spec.delimiter).unwrap_or(b',')).build();
         let column = |name: &String| {
-            Ok(match projection.run_id() {
+            Ok(match projection.run_id_field() {
                 _ if *name == spec.id_name => Column::Id,
-                Some((field, id)) if field == name => Column::RunId(id.to_owned()),
+                Some(field) if field == name => Column::RunId,
                 _ => {
                     let path: Path = name.parse()?;
                     if takes(&projection, &path) { Column::Field(path) } else { Column::Empty }
@@ -112,7 +112,7 @@ impl Notation for Csv {
         for column in &self.columns {
             match column {
                 Column::Id => line.cell(id.as_bytes()),
-                Column::RunId(run_id) => line.cell(run_id.as_bytes()),
+                Column::RunId => line.cell(self.projection.run_id(document).map_or("", |(_, id)| id).as_bytes()),
                 Column::Field(path) => line.value(document.get(path).unwrap_or(&Value::Null), &mut scratch),
                 Column::Empty => line.cell(b""),
             }

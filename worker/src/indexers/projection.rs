@@ -13,11 +13,24 @@ pub struct Projection {
     id: Option<Path>,
     index: Option<Path>,
     routing: Option<Path>,
-    version: Option<Path>,
+    version: Version,
     deletion: Option<(Path, String)>,
     selection: Selection,
     run_id: Option<(Key, String)>,
 }
+
+/// Where the external version of a document comes from.
+#[derive(Clone, Debug, Default)]
+enum Version {
+    #[default]
+    None,
+    Field(Path),
+    /// Its place in the topic, behind the generation of the topic.
+    Place(u64),
+}
+
+/// Bits of a version that hold an offset.
+const OFFSET_BITS: u32 = 36;
 
 #[derive(Clone, Debug, Default)]
 enum Selection {
@@ -40,7 +53,11 @@ impl Projection {
             id: path(&spec.id_field)?,
             index: path(&spec.index_field)?,
             routing: path(&spec.routing_field)?,
-            version: if external { path(&spec.version_field)? } else { None },
+            version: match (external, path(&spec.version_field)?, spec.version_generation) {
+                (true, Some(field), _) => Version::Field(field),
+                (true, None, Some(generation)) => Version::Place(u64::from(generation)),
+                _ => Version::None,
+            },
             deletion: spec.deletion.as_ref().map(|deletion| Ok((deletion.field.parse()?, deletion.value.clone()))).transpose()?,
             selection: match (spec.include_fields.as_slice(), spec.exclude_fields.as_slice()) {
                 ([], []) => Selection::All,
@@ -80,12 +97,19 @@ impl Projection {
         self.optional(document, self.routing.as_ref(), "routingField")
     }
 
-    /// The external version of the document (`versionField` under `versioning: External`).
+    /// The external version of the document under `versioning: External`: the value of `versionField`, else its place in the topic.
     ///
     /// # Errors
     /// The document does not have the field, or it is not a whole number from 0.
     pub fn version(&self, document: &Document) -> Result<Option<u64>, Rejected> {
-        let Some(path) = &self.version else { return Ok(None) };
+        let path = match &self.version {
+            Version::None => return Ok(None),
+            Version::Field(path) => path,
+            Version::Place(generation) => {
+                let origin = document.origin();
+                return Ok(origin.is_known.then_some(generation << OFFSET_BITS | origin.offset));
+            }
+        };
         let version = match document.get(path) {
             Some(Value::Int(version)) => u64::try_from(*version).ok(),
             Some(Value::Text(text)) => text.parse().ok(),
@@ -108,9 +132,17 @@ impl Projection {
         document.fields().iter().filter(|(key, _)| self.takes(key))
     }
 
-    /// The field that receives the id of the run, and that id.
-    pub fn run_id(&self) -> Option<(&str, &str)> {
-        self.run_id.as_ref().map(|(field, id)| (field.as_str(), id.as_str()))
+    /// The field that receives the id of the run.
+    pub fn run_id_field(&self) -> Option<&str> {
+        self.run_id.as_ref().map(|(field, _)| field.as_str())
+    }
+
+    /// The field that receives the id of the run, and the id of the document's run.
+    pub fn run_id<'a>(&'a self, document: &'a Document) -> Option<(&'a str, &'a str)> {
+        let (field, id) = self.run_id.as_ref()?;
+        let id = document.origin().run_id.as_deref().unwrap_or(id);
+        // a document from outside belongs to no run
+        (!id.is_empty()).then_some((field.as_str(), id))
     }
 
     /// Appends the fields that are written as one JSON object. `first` is a field that the backend adds in front (its name
@@ -180,7 +212,7 @@ impl Serialize for Projected<'_> {
                 map.serialize_entry(key.as_str(), value)?;
             }
         }
-        if let Some((field, id)) = self.projection.run_id() {
+        if let Some((field, id)) = self.projection.run_id(self.document) {
             map.serialize_entry(field, id)?;
         }
         map.end()
@@ -211,7 +243,7 @@ pub fn write_number(number: u64, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::Fields;
+    use crate::document::{Fields, Origin};
 
     fn projection(settings: &str) -> Projection {
         let spec: Indexer = serde_json::from_str(&format!(r#"{{"nop":{{}}{settings}}}"#)).expect(settings);
@@ -281,6 +313,22 @@ mod tests {
             assert_eq!(marked.deletes(&document(json)), deletes, "{json}");
         }
         assert!(projection(r#","deletion":{"field":"op","value":"3"}"#).deletes(&document(r#"{"op":3}"#)));
+    }
+
+    #[test]
+    fn the_place_in_the_topic_is_a_version_that_grows_with_generation_and_offset() {
+        let versioned = projection(r#","versioning":"External","versionGeneration":7"#);
+        let at = |offset| {
+            let origin = Origin { offset, is_known: true, run_id: Some("run-9".into()) };
+            document("{}").from_origin(origin)
+        };
+        assert_eq!(versioned.version(&at(5)), Ok(Some(7 << 36 | 5)));
+        assert_eq!(versioned.version(&document("{}")), Ok(None), "it has no place");
+        let newer = projection(r#","versioning":"External","versionGeneration":8"#);
+        assert!(newer.version(&at(0)).ok() > versioned.version(&at(u64::from(u32::MAX))).ok());
+        let named = projection(r#","runIdField":"run""#);
+        assert_eq!(named.run_id(&at(5)), Some(("run", "run-9")), "its own run, not that of the process");
+        assert_eq!(named.run_id(&document("{}")), Some(("run", "run-1")));
     }
 
     #[test]

@@ -32,7 +32,9 @@ const SAFE_CONSUMER: [(&str, &str); 5] = [
     ("enable.partition.eof", "false"),
 ];
 /// With a small queue the default pause of a second between two fetches would cost nine tenths of the speed.
-const FAST_CONSUMER: [(&str, &str); 5] = [
+const FAST_CONSUMER: [(&str, &str); 6] = [
+    // a process that was killed holds its partitions for so long
+    ("session.timeout.ms", "15000"),
     ("fetch.queue.backoff.ms", "2"),
     ("queued.min.messages", "20000"),
     ("queued.max.messages.kbytes", "16384"),

@@ -1,4 +1,4 @@
-//! The seam that hides where documents flow: memory here, Kafka later. A worker lane sees three traits only:
+//! The seam that hides where documents flow: memory or Kafka. A worker lane sees three traits only:
 //! [`SourceWriter`] (the publisher's side), [`SourceReader`] (its own) and [`Dest`] (where results go).
 //! Terminal events take the way of [`crate::indexers::EventSink`].
 //!

@@ -204,7 +204,7 @@ fn pairs(labels: &Labels<'_>) -> Vec<LabelPair> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{indexers::IndexerStats, metrics::StageFigures, pipeline::StageStats, publisher::StepState};
+    use crate::{courier::Role, indexers::IndexerStats, metrics::StageFigures, pipeline::StageStats, publisher::StepState};
     use penstock_crds::{ingest_run::Counts, stages::Stage};
     use std::{collections::BTreeSet, sync::Arc, time::Instant};
 
@@ -221,6 +221,7 @@ mod tests {
         let run = RunFigures::new("r", 1);
         let indexer = Arc::new(IndexerStats::default());
         run.begin(Arc::new(StepFigures { connector: "c".into(), pipeline: "p".into(), state, indexer, stages: Arc::new(stages) }));
+        run.add_courier(Arc::new(CourierFigures::new(Role::Worker, "p")));
         let health = Health::default();
         health.look(Instant::now()).expect("no heartbeat file");
         prometheus_text(&run, &health).expect("text")

@@ -112,9 +112,9 @@ impl Snapshots {
         self.waiting = Some(snapshot);
     }
 
-    /// The records to append now: a CHECKPOINT up to this number is acknowledged.
-    pub fn covered(&mut self, seq: u64) -> Option<Vec<LogRecord>> {
-        self.waiting.take_if(|snapshot| snapshot.ledger.published() <= seq).map(|snapshot| snapshot.records())
+    /// The records to append now, and up to where the log is in them: a CHECKPOINT up to this number is acknowledged.
+    pub fn covered(&mut self, seq: u64) -> Option<(u64, Vec<LogRecord>)> {
+        self.waiting.take_if(|snapshot| snapshot.ledger.published() <= seq).map(|snapshot| (snapshot.read_to, snapshot.records()))
     }
 }
 
@@ -196,7 +196,7 @@ mod tests {
         snapshots.taken(Snapshot::take(7, "products", 44, &ledger(50), &BTreeMap::new()));
         assert!(!snapshots.entered(500), "one at a time");
         assert_eq!(snapshots.covered(49), None);
-        assert_eq!(snapshots.covered(50).map(|records| records.len()), Some(1));
+        assert_eq!(snapshots.covered(50).map(|(_, records)| records.len()), Some(1));
         assert_eq!(snapshots.covered(50), None);
         assert!(snapshots.entered(0), "the next one is due");
     }

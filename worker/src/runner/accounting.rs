@@ -31,6 +31,12 @@ impl Accounting {
         self.ledger = ledger;
     }
 
+    /// The ledger, with everything that is published.
+    pub(super) fn ledger(&mut self) -> &Ledger {
+        self.ledger.published_to(self.state.published());
+        &self.ledger
+    }
+
     /// A document that an earlier publisher saw fail.
     pub(super) fn sample(&mut self, detail: &Detail) {
         self.samples.add(detail);

@@ -216,7 +216,7 @@ impl Writing {
         if source.is_empty() {
             return Ok(());
         }
-        let run_id = projection.run_id().map(|(field, id)| (Key::from(field), Value::from(id)));
+        let run_id = projection.run_id(document).map(|(field, id)| (Key::from(field), Value::from(id)));
         let mut fields: Vec<(&Key, &Value)> = projection.fields(document).collect();
         fields.extend(run_id.as_ref().map(|(field, id)| (field, id)));
         operations.push(UserOperation::Add(Queued::new(document::build(&self.layout, &id, source, &fields), Arc::clone(room))));

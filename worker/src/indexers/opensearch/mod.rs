@@ -49,8 +49,15 @@ impl Opensearch {
     /// A secret is missing, a certificate cannot be used, or a setting is one that [`check`] refuses.
     pub fn new(indexer: &Indexer, spec: &Spec, projection: Projection, context: &StepContext) -> Result<Self, BackendError> {
         let external_versions = indexer.versioning == Some(Versioning::External);
-        if external_versions && indexer.version_field.is_none() {
-            return Err(wrong("`versioning: External` needs `versionField`: documents in one process have no other version"));
+        if external_versions && indexer.version_field.is_none() && !(context.is_continuous && indexer.version_generation.is_some()) {
+            let cure = match context.is_continuous {
+                true => "`versionField`, or `versionGeneration`: minutes from 2020 to the creation of the topic",
+                false => "`versionField`: documents in one process have no other version",
+            };
+            return Err(wrong(&format!("`versioning: External` needs {cure}")));
+        }
+        if context.run_id.is_empty() && ["{run}", "{runId}", "{connector}"].iter().any(|name| spec.index.contains(name)) {
+            return Err(wrong("its index names the run, but over Kafka an indexer works for all runs: name one index, or use indexField"));
         }
         let secret = |credential: &Option<Credential>| {
             credential.as_ref().map(|credential| context.secrets.resolve(credential)).transpose().map_err(missing)

@@ -18,6 +18,7 @@ use crate::{
         completion::{self, End, Facts, Next, Post, Source},
         log::{EventLog, LogRecord},
         recovery::{self, Recovered, Seen},
+        snapshot::{Snapshot, Snapshots},
         topic_log::{Appending, TopicLog},
     },
     runner::{
@@ -30,7 +31,9 @@ use crate::{
 };
 use crossbeam_channel::Receiver;
 use parking_lot::Mutex;
+use penstock_crds::ingest_run::Counts;
 use std::{
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -43,6 +46,8 @@ const RECORDS: usize = 1_000;
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(1);
 /// How long one call to the log may take while the broker is in trouble, before the step ends and can be started again.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Events between two snapshots of the ledger.
+const SNAPSHOT_EVENTS: u64 = 10_000_000;
 /// How long roles in this process may take to end.
 const ROLE_GRACE: Duration = Duration::from_secs(30);
 
@@ -61,6 +66,21 @@ struct Roles {
     backend: Arc<dyn Backend>,
 }
 
+/// What one of our own records in the log says.
+#[derive(Clone, Copy, Debug)]
+enum Said {
+    Checkpoint {
+        seq: u64,
+        end: bool,
+    },
+    Complete,
+    /// The last part of a snapshot: the log is not needed before that record any more.
+    Snapshot {
+        read_to: u64,
+    },
+    Part,
+}
+
 /// A step while it runs.
 struct Publishing<'a, 'b> {
     step: &'a Step<'a>,
@@ -74,7 +94,10 @@ struct Publishing<'a, 'b> {
     acks: Arc<SourceAcks>,
     checkpoints: Arc<Mutex<CheckpointTracker>>,
     checkpointed: Instant,
-    appending: Vec<(Appending, bool)>,
+    appending: Vec<(Appending, Said)>,
+    snapshots: Snapshots,
+    /// Steps that share the log and are complete.
+    others: BTreeMap<String, Counts>,
     is_complete_sent: bool,
     desk: Desk,
     connector: Option<Receiver<ConnectorEnd>>,
@@ -131,7 +154,7 @@ impl<'a, 'b> Publishing<'a, 'b> {
         let epoch = recovery::claim(&log, name)?;
         let recovered = recovery::recover(&log, name, connector.has_cursor(), epoch, &mut |detail| accounting.sample(detail))?;
         let after = recovered.last_valid();
-        let Recovered { replaced, resume, source_offsets, ended, complete, ledger, .. } = recovered;
+        let Recovered { others, replaced, resume, source_offsets, ended, complete, ledger, .. } = recovered;
         tracing::info!(epoch, after, ended, complete = complete.is_some(), log = log_topic, "the run's log is claimed");
         step.state.set_published(after);
         accounting.resume(ledger);
@@ -168,6 +191,8 @@ impl<'a, 'b> Publishing<'a, 'b> {
             checkpoints,
             checkpointed: Instant::now(),
             appending: Vec::new(),
+            snapshots: Snapshots::new(SNAPSHOT_EVENTS),
+            others,
             is_complete_sent: false,
             desk,
             connector: None,
@@ -246,7 +271,7 @@ impl<'a, 'b> Publishing<'a, 'b> {
                 Next::PassBarrier => self.pass_barrier(now)?,
                 Next::WriteComplete if !self.is_complete_sent => {
                     let record = LogRecord::Complete { epoch: self.epoch, counts };
-                    self.appending.push((self.log.begin_append(&record)?, false));
+                    self.appending.push((self.log.begin_append(&record)?, Said::Complete));
                     self.is_complete_sent = true;
                 }
                 Next::WriteComplete => {}
@@ -264,10 +289,20 @@ impl<'a, 'b> Publishing<'a, 'b> {
             match self.accounting.read_on(self.epoch, offset, &record) {
                 Seen::Superseded { by } => self.facts.superseded_by = Some(by),
                 Seen::Complete => self.facts.is_complete = true,
-                Seen::Events(_) | Seen::Nothing => {}
+                Seen::Events(_) => self.consider_snapshot(&record),
+                Seen::Nothing => {}
             }
         }
         Ok(())
+    }
+
+    /// Takes a snapshot every so many events.
+    fn consider_snapshot(&mut self, record: &LogRecord) {
+        let LogRecord::Events(events) = record else { return };
+        if self.snapshots.entered(events.len() as u64) {
+            let ledger = self.accounting.ledger();
+            self.snapshots.taken(Snapshot::take(self.epoch, &self.step.connector.name, self.next, ledger, &self.others));
+        }
     }
 
     fn take_connector_end(&mut self) {
@@ -320,24 +355,48 @@ impl<'a, 'b> Publishing<'a, 'b> {
         let offsets = self.acks.offsets();
         let due = self.checkpoints.lock().due(returned, &offsets);
         if let Some(checkpoint) = due {
-            let is_end = checkpoint.end;
-            let appending = self.log.begin_append(&LogRecord::Checkpoint(checkpoint))?;
-            self.appending.push((appending, is_end));
+            let said = Said::Checkpoint { seq: checkpoint.seq, end: checkpoint.end };
+            self.appending.push((self.log.begin_append(&LogRecord::Checkpoint(checkpoint))?, said));
         }
         Ok(())
     }
 
     /// What of our own records is in the log.
     fn take_appended(&mut self) -> Result<(), StepError> {
-        let mut left = Vec::new();
-        for (appending, is_end) in self.appending.drain(..) {
-            match appending.wait(Duration::ZERO)? {
-                Some(_) => self.facts.end_is_safe |= is_end,
-                None => left.push((appending, is_end)),
+        for (appending, said) in std::mem::take(&mut self.appending) {
+            if appending.wait(Duration::ZERO)?.is_none() {
+                self.appending.push((appending, said));
+                continue;
+            }
+            match said {
+                Said::Checkpoint { seq, end } => {
+                    self.facts.end_is_safe |= end;
+                    self.append_snapshot(seq)?;
+                }
+                Said::Snapshot { read_to } => self.forget_before(read_to),
+                Said::Complete | Said::Part => {}
             }
         }
-        self.appending = left;
         Ok(())
+    }
+
+    /// Writes the snapshot that waits for this checkpoint, if one does.
+    fn append_snapshot(&mut self, covered: u64) -> Result<(), StepError> {
+        let Some((read_to, records)) = self.snapshots.covered(covered) else { return Ok(()) };
+        let last = records.len() - 1;
+        for (index, record) in records.iter().enumerate() {
+            let said = if index == last { Said::Snapshot { read_to } } else { Said::Part };
+            self.appending.push((self.log.begin_append(record)?, said));
+        }
+        Ok(())
+    }
+
+    /// The head of the log is not needed any more. If it cannot be removed, it only takes room.
+    fn forget_before(&self, read_to: u64) {
+        match self.route.admin.delete_records(self.log.topic(), &[(0, read_to as i64)]) {
+            Ok(_) => tracing::info!(log = self.log.topic(), read_to, "a snapshot is in the log, its head is removed"),
+            Err(error) => tracing::warn!(log = self.log.topic(), %error, "a snapshot is in the log, but its head cannot be removed"),
+        }
     }
 
     fn pass_barrier(&mut self, now: Instant) -> Result<(), StepError> {

@@ -56,11 +56,37 @@ pub enum RoleEnd {
     Failed(StepError),
 }
 
+/// How long the commit may take that marks a document before the process ends because of it.
+const MARKING: Duration = Duration::from_secs(2);
+
 enum Message {
     Courier(Result<CourierEnd, CourierError>),
     CourierPanic(String),
     Lane(Result<(), StepError>),
     Fatal(BackendError),
+}
+
+/// Sees to it that a document at which a stage does not return is marked before the process ends.
+struct StuckWatch {
+    health: Arc<Health>,
+    lanes: Vec<Arc<LaneProgress>>,
+    stages: Vec<String>,
+    blame: Sender<u64>,
+    seen: Option<Instant>,
+}
+
+impl StuckWatch {
+    /// The error to end with, once the mark has had time to be committed.
+    fn look(&mut self) -> Option<StepError> {
+        let stuck = self.health.stuck_among(&self.lanes)?;
+        let seen = *self.seen.get_or_insert_with(|| {
+            // without the courier there is nobody to mark it
+            let _ = self.blame.send(stuck.number);
+            Instant::now()
+        });
+        let stage = self.stages.get(stuck.stage).cloned().unwrap_or_default();
+        (seen.elapsed() > MARKING).then(|| StepError::Stuck { stage, id: stuck.id, seconds: stuck.since.as_secs() })
+    }
 }
 
 /// The running threads of a role.
@@ -72,7 +98,7 @@ pub struct RoleThreads {
     stop: CancellationToken,
     lanes_left: usize,
     courier: Option<RoleEnd>,
-    health: Option<Arc<Health>>,
+    stuck: Option<StuckWatch>,
     failure: Option<StepError>,
 }
 
@@ -85,18 +111,23 @@ impl RoleThreads {
         let (sender, messages) = crossbeam_channel::unbounded();
         let (drain, abort, stop) = (CancellationToken::new(), CancellationToken::new(), plan.context.stop.child_token());
         let count = plan.pipeline.workers.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), |n| n as usize);
-        let (ends, lanes) = start_lanes(&plan, count, &stop, &sender)?;
+        let (ends, watched) = start_lanes(&plan, count, &stop, &sender)?;
+        let lanes = watched.len();
+        let (blame, blamed) = crossbeam_channel::unbounded();
         let settings = CourierSettings {
             pipeline: plan.context.pipeline.clone(),
             names: plan.route.names.clone(),
             role: plan.role,
             drain: drain.clone(),
             abort: abort.clone(),
+            blamed,
             figures: Arc::clone(&plan.courier),
         };
         spawn_courier(plan.route, settings, ends, sender)?;
-        let health = plan.exit_on_stuck.then(|| Arc::clone(&plan.health));
-        Ok(Self { role: plan.role, messages, drain, abort, stop, lanes_left: lanes, courier: None, health, failure: None })
+        let stages = plan.pipeline.stages.iter().enumerate().map(|(index, stage)| stage.display_name(index)).collect();
+        let health = Arc::clone(&plan.health);
+        let stuck = plan.exit_on_stuck.then(|| StuckWatch { health, lanes: watched, stages, blame, seen: None });
+        Ok(Self { role: plan.role, messages, drain, abort, stop, lanes_left: lanes, courier: None, stuck, failure: None })
     }
 
     /// Takes no more records; what is in work is finished.
@@ -119,10 +150,9 @@ impl RoleThreads {
         while let Ok(message) = self.messages.try_recv() {
             self.take(message);
         }
-        if let Some(stuck) = self.health.as_ref().and_then(|health| health.stuck().into_iter().next()) {
-            let stage = format!("{}", stuck.stage + 1);
+        if let Some(error) = self.stuck.as_mut().and_then(StuckWatch::look) {
             // the lane does not end: the process does
-            return Some(RoleEnd::Failed(StepError::Stuck { stage, id: stuck.id, seconds: stuck.since.as_secs() }));
+            return Some(RoleEnd::Failed(error));
         }
         if self.lanes_left > 0 || self.courier.is_none() {
             return None;
@@ -209,12 +239,11 @@ fn start_lanes(
     count: usize,
     stop: &CancellationToken,
     sender: &Sender<Message>,
-) -> Result<(LaneEnds, usize), StepError> {
+) -> Result<(LaneEnds, Vec<Arc<LaneProgress>>), StepError> {
     let (ends, readers, outlet, dest) = courier::lanes(count);
     let stages = if plan.role == Role::Indexer { &[][..] } else { plan.pipeline.stages.as_slice() };
     let stages = Plan::compile(stages, plan.context)?;
     let mut watched = Vec::new();
-    let lanes = readers.len();
     for (index, reader) in readers.into_iter().enumerate() {
         let pipeline = stages.lane();
         let progress = LaneProgress::new(pipeline.position());
@@ -252,6 +281,6 @@ fn start_lanes(
         }
         .map_err(|source| StepError::System { what: "start a thread for a lane", source })?;
     }
-    plan.health.watch(watched, plan.pipeline.workers.max_processing.get());
-    Ok((ends, lanes))
+    plan.health.watch(watched.clone(), plan.pipeline.workers.max_processing.get());
+    Ok((ends, watched))
 }
