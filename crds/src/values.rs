@@ -207,14 +207,10 @@ impl JsonSchema for Quantity {
 #[serde(rename_all = "camelCase")]
 pub struct SecretKeyRef {
     /// Name of the Secret.
-    #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$')")
-        .message("the name of a Secret has lower-case letters, digits, - and single dots only, for example search-login; write the name, not a path"))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$"))]
     pub name: String,
     /// Key in the Secret.
-    #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9._-]+$') && self != '.' && !self.contains('..')")
-        .message("a key of a Secret has letters, digits, -, _ and single dots only, for example password; write the key, not a path"))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[.]?[A-Za-z0-9_-]+([.][A-Za-z0-9_-]+)*$"))]
     pub key: String,
 }
 

@@ -20,6 +20,14 @@ const PATTERNS_IN_WORDS: &[(&str, &str)] = &[
         r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
         "write a quantity, for example 500m, 2 or 256Mi",
     ),
+    (
+        r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$",
+        "the name of a Secret has lower-case letters, digits, `-` and single dots only, for example search-login; write the name, not a path",
+    ),
+    (
+        r"^[.]?[A-Za-z0-9_-]+([.][A-Za-z0-9_-]+)*$",
+        "a key of a Secret has letters, digits, `-`, `_` and single dots only, for example password; write the key, not a path",
+    ),
 ];
 
 /// Reports what in a node does not fit the schema.
