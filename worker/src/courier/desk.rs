@@ -50,10 +50,10 @@ impl Desk {
     }
 
     /// A document that Kafka found too large: it fails.
-    pub fn too_large(&mut self, seq: u64, value: Vec<u8>) {
+    pub fn too_large(&mut self, seq: u64, id: String, value: Vec<u8>) {
         let reason = format!("the document has {} bytes, more than a record of the source topic may have", value.len());
         let tag = Tag::source(seq);
-        let (id, stage) = (String::new(), String::new());
+        let stage = String::new();
         self.letter(&Kept { tag, id: id.clone(), stage: stage.clone(), reason: reason.clone(), attempts: 1, value, is_document: true });
         let mut events = EventBatch::new(self.owner.epoch, 1, Outcome::Failed);
         events.push_with(tag, Detail { seq, id, stage, reason });

@@ -10,7 +10,7 @@ use crate::{
     event::{EventBatch, Outcome, Tag},
     kafka::{
         Connection, KafkaError,
-        deliveries::{Deliveries, Delivery, Refused},
+        deliveries::{Deliveries, Delivery, Numbered, Refused},
         header,
         letter::LetterHeaders,
     },
@@ -19,7 +19,7 @@ use crate::{
 };
 use rdkafka::{
     message::{Header, OwnedHeaders},
-    producer::{BaseProducer, BaseRecord, Producer},
+    producer::{BaseProducer, BaseRecord},
     types::RDKafkaErrorCode,
 };
 use std::{collections::VecDeque, sync::Arc, time::Duration};
@@ -33,7 +33,8 @@ const LONGEST_REASON: usize = 1_000;
 
 /// The outgoing side of a process. Used by one thread.
 pub(super) struct Outbox {
-    producer: BaseProducer<Deliveries>,
+    producer: BaseProducer<Numbered>,
+    deliveries: Deliveries,
     fail_topic: String,
     largest_value: usize,
     /// What each record on its way will settle, by its number.
@@ -61,7 +62,7 @@ pub(super) struct Events {
 
 /// What the acknowledgement of a record sets off.
 enum Shipment {
-    Result(Tag, String),
+    Result(Tag),
     Letter(u64),
     Events(Vec<Tag>),
     Answered,
@@ -89,9 +90,11 @@ impl Outbox {
     pub fn new(connection: &Connection, fail_topic: &str) -> Result<Self, KafkaError> {
         let config = connection.producer();
         let largest = config.get("message.max.bytes").and_then(|text| text.parse().ok()).unwrap_or(1_000_000_usize);
-        let producer = connection.start(&config, Deliveries::new(connection.context()))?;
+        let deliveries = Deliveries::default();
+        let producer = connection.start(&config, deliveries.context(connection.context()))?;
         Ok(Self {
             producer,
+            deliveries,
             fail_topic: fail_topic.into(),
             largest_value: largest.saturating_sub(RECORD_OVERHEAD).max(1_024),
             shipments: VecDeque::new(),
@@ -124,7 +127,7 @@ impl Outbox {
     /// Sends a result to the dest topic.
     pub fn result(&mut self, topic: &Arc<str>, header: &[u8], id: &str, value: &[u8], settles: Tag) {
         let headers = OwnedHeaders::new_with_capacity(1).insert(Header { key: header::NAME, value: Some(header) });
-        self.send(topic, None, id.as_bytes(), value, headers, Shipment::Result(settles, id.into()));
+        self.send(topic, None, id.as_bytes(), value, headers, Shipment::Result(settles));
     }
 
     /// Sends a letter. Events that are handed over later wait for it.
@@ -158,7 +161,7 @@ impl Outbox {
     pub fn poll(&mut self, wait: Duration) -> Result<Answers, Fault> {
         self.producer.poll(wait);
         loop {
-            let deliveries = self.producer.context().take();
+            let deliveries = self.deliveries.take();
             if deliveries.is_empty() {
                 break;
             }
@@ -180,7 +183,7 @@ impl Outbox {
             self.first_shipment += 1;
         }
         match (shipment, answer) {
-            (Shipment::Result(tag, _), Ok(_)) => self.settled.push(tag),
+            (Shipment::Result(tag), Ok(_)) => self.settled.push(tag),
             (Shipment::Letter(letter), Ok(_)) => {
                 self.letters.settle(letter);
             }
@@ -190,9 +193,7 @@ impl Outbox {
                 self.discarded += tags.len() as u64;
                 self.settled.extend(tags);
             }
-            (Shipment::Result(tag, id), Err(Refused { code: RDKafkaErrorCode::MessageSizeTooLarge, value, .. })) => {
-                self.refused.push(too_large(tag, id, value));
-            }
+            (Shipment::Result(tag), Err(Refused { record: Some((id, value)), .. })) => self.refused.push(too_large(tag, id, value)),
             (Shipment::Answered, _) => {}
             (_, Err(Refused { topic, code, .. })) => return Err(Fault { topic, code }),
         }
@@ -249,7 +250,7 @@ impl Outbox {
                     let headers = record.headers.unwrap_or_default();
                     self.queue(topic, partition, key, value, headers, number);
                 }
-                Err((error, _)) => self.refuse(topic, error.rdkafka_error_code(), value, number),
+                Err((error, _)) => self.refuse(topic, error.rdkafka_error_code(), key, value, number),
             }
         } else {
             self.queue(topic, partition, key, value, headers, number);
@@ -273,14 +274,13 @@ impl Outbox {
         if code == Some(RDKafkaErrorCode::QueueFull) {
             return Some(Outgoing { topic, partition, key, value, headers, number });
         }
-        self.refuse(&topic, code, &value, number);
+        self.refuse(&topic, code, &key, &value, number);
         None
     }
 
     /// The client itself refuses a record: the same as if the broker had.
-    fn refuse(&mut self, topic: &str, code: Option<RDKafkaErrorCode>, value: &[u8], number: usize) {
-        let code = code.unwrap_or(RDKafkaErrorCode::Unknown);
-        self.producer.context().refuse(number, Refused { topic: topic.into(), code, value: value.into() });
+    fn refuse(&mut self, topic: &str, code: Option<RDKafkaErrorCode>, key: &[u8], value: &[u8], number: usize) {
+        self.deliveries.refuse(number, topic, code.unwrap_or(RDKafkaErrorCode::Unknown), key, value);
     }
 }
 

@@ -1,23 +1,16 @@
 //! What a producer reports of the records that it was given.
 
-use crate::kafka::KafkaContext;
+use super::{KafkaContext, OnDelivery};
 use parking_lot::Mutex;
-use rdkafka::{
-    ClientContext, Message,
-    client::OAuthToken,
-    config::RDKafkaLogLevel,
-    error::KafkaError,
-    message::DeliveryResult,
-    producer::{NoCustomPartitioner, ProducerContext},
-    types::RDKafkaErrorCode,
-};
-use std::error::Error;
+use rdkafka::{Message, message::DeliveryResult, types::RDKafkaErrorCode};
+use std::sync::Arc;
 
-/// The context of a producer. Answers are collected while the producer is polled, and taken by whoever polls it.
-pub struct Deliveries {
-    context: KafkaContext,
-    answers: Mutex<Vec<Delivery>>,
-}
+/// The context of a producer whose records have numbers.
+pub type Numbered = OnDelivery<usize>;
+
+/// The answers to the records of a producer. They are collected while it is polled, and taken by whoever polls it.
+#[derive(Clone, Debug, Default)]
+pub struct Deliveries(Arc<Mutex<Vec<Delivery>>>);
 
 /// The answer to one record.
 #[derive(Debug)]
@@ -35,61 +28,45 @@ pub struct Refused {
     pub topic: String,
     /// Why.
     pub code: RDKafkaErrorCode,
-    /// The record's value, where it was too large: the document is to be kept.
-    pub value: Vec<u8>,
+    /// The record itself, where it was too large: the document is to be kept.
+    pub record: Option<(String, Vec<u8>)>,
 }
 
 impl Deliveries {
-    /// The context of a new producer.
-    pub fn new(context: KafkaContext) -> Self {
-        Self { context, answers: Mutex::default() }
+    /// The context for the producer.
+    pub fn context(&self, connection: KafkaContext) -> Numbered {
+        let answers = self.clone();
+        OnDelivery::new(connection, move |result, number| answers.answered(result, number))
     }
 
     /// The answers since the last call.
     pub fn take(&self) -> Vec<Delivery> {
-        std::mem::take(&mut *self.answers.lock())
+        std::mem::take(&mut *self.0.lock())
     }
-}
 
-impl Deliveries {
     /// The client did not even take the record.
-    pub fn refuse(&self, number: usize, refused: Refused) {
-        self.answers.lock().push(Delivery { number, answer: Err(refused) });
-    }
-}
-
-impl ClientContext for Deliveries {
-    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
-
-    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        self.context.log(level, facility, message);
+    pub fn refuse(&self, number: usize, topic: &str, code: RDKafkaErrorCode, key: &[u8], value: &[u8]) {
+        let refused = Refused::new(topic, code, key, value);
+        self.0.lock().push(Delivery { number, answer: Err(refused) });
     }
 
-    fn stats_raw(&self, statistics: &[u8]) {
-        self.context.stats_raw(statistics);
-    }
-
-    fn error(&self, error: KafkaError, reason: &str) {
-        self.context.error(error, reason);
-    }
-
-    fn generate_oauth_token(&self, config: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
-        self.context.generate_oauth_token(config)
-    }
-}
-
-impl ProducerContext<NoCustomPartitioner> for Deliveries {
-    type DeliveryOpaque = usize;
-
-    fn delivery(&self, result: &DeliveryResult<'_>, number: usize) {
+    fn answered(&self, result: &DeliveryResult<'_>, number: usize) {
         let answer = match result {
             Ok(message) => Ok((message.partition() as u32, message.offset() as u64)),
             Err((error, message)) => {
                 let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown);
-                let value = if code == RDKafkaErrorCode::MessageSizeTooLarge { message.payload().unwrap_or_default() } else { &[] };
-                Err(Refused { topic: message.topic().into(), code, value: value.into() })
+                Err(Refused::new(message.topic(), code, message.key().unwrap_or_default(), message.payload().unwrap_or_default()))
             }
         };
-        self.answers.lock().push(Delivery { number, answer });
+        self.0.lock().push(Delivery { number, answer });
+    }
+}
+
+impl Refused {
+    /// A record that was not taken.
+    pub fn new(topic: &str, code: RDKafkaErrorCode, key: &[u8], value: &[u8]) -> Self {
+        let is_too_large = code == RDKafkaErrorCode::MessageSizeTooLarge;
+        let record = is_too_large.then(|| (String::from_utf8_lossy(key).into_owned(), value.to_vec()));
+        Self { topic: topic.into(), code, record }
     }
 }

@@ -5,4 +5,4 @@ pub mod intake;
 pub mod metadata;
 mod writer;
 
-pub use writer::{Acknowledged, Publication, SourceAcks, TopicWriter};
+pub use writer::{Acknowledged, Publication, SourceAcks, TooLarge, TopicWriter};

@@ -4,7 +4,7 @@ use crate::{
     document::{Document, Row},
     kafka::{
         Connection, KafkaError,
-        deliveries::{Deliveries, Refused},
+        deliveries::{Deliveries, Numbered, Refused},
         header::{self, Origin, RecordHeader},
     },
     messenger::{Closed, SourceWriter, WriteError, kafka::intake::Offsets},
@@ -12,7 +12,7 @@ use crate::{
 use parking_lot::Mutex;
 use rdkafka::{
     message::{Header, OwnedHeaders},
-    producer::{BaseProducer, BaseRecord, Producer},
+    producer::{BaseProducer, BaseRecord},
     types::RDKafkaErrorCode,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -49,7 +49,8 @@ pub struct TopicWriter {
 
 /// What is acknowledged of the documents of a step. Shared by the connector's thread and the accounting.
 pub struct SourceAcks {
-    producer: BaseProducer<Deliveries>,
+    producer: BaseProducer<Numbered>,
+    deliveries: Deliveries,
     state: Mutex<State>,
 }
 
@@ -57,9 +58,20 @@ struct State {
     on_their_way: Offsets,
     /// For each partition the highest offset that a document has.
     offsets: BTreeMap<u32, u64>,
-    /// Documents that the broker found too large: number, and value.
-    too_large: Vec<(u64, Vec<u8>)>,
+    /// Documents that the broker found too large.
+    too_large: Vec<TooLarge>,
     fault: Option<Refused>,
+}
+
+/// A document that is too large for a record of the topic.
+#[derive(Debug)]
+pub struct TooLarge {
+    /// Its number.
+    pub seq: u64,
+    /// Its id.
+    pub id: String,
+    /// Its JSON.
+    pub value: Vec<u8>,
 }
 
 /// What was learned about documents that are on their way.
@@ -67,8 +79,8 @@ struct State {
 pub struct Acknowledged {
     /// Every document up to this number that was sent is in the source topic.
     pub up_to: u64,
-    /// Documents that are too large for a record of the topic, with their value: they fail.
-    pub too_large: Vec<(u64, Vec<u8>)>,
+    /// Documents that are too large for a record of the topic: they fail.
+    pub too_large: Vec<TooLarge>,
 }
 
 impl SourceAcks {
@@ -77,10 +89,11 @@ impl SourceAcks {
     /// # Errors
     /// The client refuses the settings of the connection.
     pub fn start(connection: &Connection, last_valid: u64, offsets: BTreeMap<u32, u64>) -> Result<Arc<Self>, KafkaError> {
-        let producer = connection.start(&connection.producer(), Deliveries::new(connection.context()))?;
+        let deliveries = Deliveries::default();
+        let producer = connection.start(&connection.producer(), deliveries.context(connection.context()))?;
         let on_their_way = Offsets::new(last_valid + 1);
         let state = Mutex::new(State { on_their_way, offsets, too_large: Vec::new(), fault: None });
-        Ok(Arc::new(Self { producer, state }))
+        Ok(Arc::new(Self { producer, deliveries, state }))
     }
 
     /// Lets the client work, and says what is acknowledged.
@@ -104,7 +117,7 @@ impl SourceAcks {
 
     fn serve(&self, wait: Duration) {
         self.producer.poll(wait);
-        let deliveries = self.producer.context().take();
+        let deliveries = self.deliveries.take();
         if deliveries.is_empty() {
             return;
         }
@@ -117,10 +130,8 @@ impl SourceAcks {
                     *highest = offset.max(*highest);
                     state.on_their_way.settle(seq);
                 }
-                Err(refused) if refused.code == RDKafkaErrorCode::MessageSizeTooLarge => {
-                    // it stays on its way until its event is in the log
-                    state.too_large.push((seq, refused.value));
-                }
+                // it stays on its way until its event is in the log
+                Err(Refused { record: Some((id, value)), .. }) => state.too_large.push(TooLarge { seq, id, value }),
                 Err(refused) => state.fault = Some(refused),
             }
         }
@@ -177,7 +188,7 @@ impl TopicWriter {
                 }
                 Some(RDKafkaErrorCode::QueueFull) | None => return Err(Closed.into()),
                 Some(code) => {
-                    let fault = Refused { topic: self.topic.clone(), code, value: Vec::new() };
+                    let fault = Refused::new(&self.topic, code, &[], &[]);
                     self.acks.state.lock().fault = Some(fault);
                     return Err(Closed.into());
                 }

@@ -11,7 +11,7 @@ use crate::{
     connectors,
     courier::{CourierFigures, Desk, DeskOwner, Outlet, Role},
     indexers::{self, Backend},
-    messenger::kafka::{Publication, SourceAcks, TopicWriter},
+    messenger::kafka::{Publication, SourceAcks, TooLarge, TopicWriter},
     publisher::{
         Publisher, PublisherEnd, PublisherSettings,
         checkpoint::CheckpointTracker,
@@ -331,8 +331,8 @@ impl<'a, 'b> Publishing<'a, 'b> {
     fn take_acknowledged(&mut self) -> Result<(), StepError> {
         let refused = |topic: String, code: &dyn std::fmt::Display| StepError::Refused { topic, reason: code.to_string() };
         let acknowledged = self.acks.poll(Duration::ZERO).map_err(|fault| refused(fault.topic.clone(), &fault.code))?;
-        for (seq, value) in acknowledged.too_large {
-            self.desk.too_large(seq, value);
+        for TooLarge { seq, id, value } in acknowledged.too_large {
+            self.desk.too_large(seq, id, value);
         }
         let in_log = self.desk.poll().map_err(|fault| refused(fault.topic.clone(), &fault.code))?;
         let mut checkpoints = self.checkpoints.lock();
