@@ -172,7 +172,8 @@ fn follow(mut parts: Vec<RoleThreads>, control: &Control) -> Result<Exit, StepEr
             let until = *until.get_or_insert_with(|| Instant::now() + *control.grace);
             parts.iter().for_each(RoleThreads::drain);
             if control.abort.is_cancelled() || until <= Instant::now() {
-                parts.iter().for_each(RoleThreads::abort);
+                parts.iter_mut().for_each(|part| drop(part.finish(Duration::ZERO)));
+                return Ok(Exit::Interrupted);
             }
         }
         let mut error = None;

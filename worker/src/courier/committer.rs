@@ -13,7 +13,11 @@ use std::{
     io,
     sync::Arc,
     thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
+
+/// How long a commit on its way is waited for at the end. A broker that is gone must not hold up the process.
+const LEAVE: Duration = Duration::from_secs(2);
 
 /// Sends commits, and hears of their answers.
 pub(super) struct Committer {
@@ -74,9 +78,9 @@ impl Committer {
 impl Drop for Committer {
     fn drop(&mut self) {
         drop(self.jobs.take());
-        if let Some(thread) = self.thread.take() {
-            // it does not panic, and there is nothing to be done if it did
-            let _ = thread.join();
+        let until = Instant::now() + LEAVE;
+        while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && Instant::now() < until {
+            thread::sleep(Duration::from_millis(5));
         }
     }
 }

@@ -290,11 +290,17 @@ impl Courier {
             self.is_full = false;
         }
         let is_closed = self.is_full || self.is_draining;
+        let partitions = self.owned.len();
         let held = |partition: &u32| self.held.get(partition);
-        let resumed: Vec<u32> =
-            self.paused.iter().copied().filter(|partition| !is_closed && held(partition).is_none_or(Held::has_room)).collect();
+        let resumed: Vec<u32> = self
+            .paused
+            .iter()
+            .copied()
+            .filter(|partition| !is_closed && held(partition).is_none_or(|held| held.has_room(partitions)))
+            .collect();
         let reading = self.owned.keys().copied().filter(|partition| !self.paused.contains(partition));
-        let paused: Vec<u32> = reading.filter(|partition| is_closed || held(partition).is_some_and(Held::is_full)).collect();
+        let paused: Vec<u32> =
+            reading.filter(|partition| is_closed || held(partition).is_some_and(|held| held.is_full(partitions))).collect();
         self.pause(&paused);
         if !resumed.is_empty() {
             if let Err(error) = self.consumer.resume(&self.list(&resumed)) {

@@ -68,9 +68,10 @@ pub(super) struct Held {
     bytes: usize,
 }
 
-/// So much may wait of a partition before it is paused: pausing makes the client fetch again.
+/// So much may wait before a partition is paused, for each one and in bytes for all of them together: pausing makes the client
+/// fetch again.
 const MOST_HELD: usize = 2_000;
-const MOST_HELD_BYTES: usize = 1024 * 1024;
+const MOST_HELD_BYTES: usize = 8 * 1024 * 1024;
 
 impl Held {
     pub fn push_back(&mut self, record: Record<'_>) {
@@ -88,13 +89,14 @@ impl Held {
         Some(first)
     }
 
-    pub fn is_full(&self) -> bool {
-        self.records.len() >= MOST_HELD || self.bytes >= MOST_HELD_BYTES
+    /// Whether no more should come. `partitions`: how many share the room.
+    pub fn is_full(&self, partitions: usize) -> bool {
+        self.records.len() >= MOST_HELD || self.bytes >= MOST_HELD_BYTES / partitions.max(1)
     }
 
     /// Whether reading may go on: well before it is empty.
-    pub fn has_room(&self) -> bool {
-        self.records.len() <= MOST_HELD / 4 && self.bytes <= MOST_HELD_BYTES / 4
+    pub fn has_room(&self, partitions: usize) -> bool {
+        self.records.len() <= MOST_HELD / 4 && self.bytes <= MOST_HELD_BYTES / partitions.max(1) / 4
     }
 }
 

@@ -20,6 +20,11 @@ impl Deadlines {
         Self { begun: now, suspended: Duration::ZERO, last_look: now, moved: (0, now), stalled: false }
     }
 
+    /// How long nothing has moved.
+    pub(super) fn still_for(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.moved.1)
+    }
+
     /// Looks at the clocks. An error ends the step.
     pub(super) fn look(&mut self, step: &Step<'_>, now: Instant, counts: &Counts) -> Result<(), StepError> {
         if step.state.is_suspended() {

@@ -48,6 +48,8 @@ const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Events between two snapshots of the ledger.
 const SNAPSHOT_EVENTS: u64 = 10_000_000;
+/// How long a step that has failed waits for documents on which nobody seems to work.
+const FAILED_GRACE: Duration = Duration::from_secs(30);
 /// How long roles in this process may take to end.
 const ROLE_GRACE: Duration = Duration::from_secs(30);
 
@@ -265,6 +267,8 @@ impl<'a, 'b> Publishing<'a, 'b> {
             }
             self.deadlines.look(self.step, now, &counts)?;
             self.look_at_control(now);
+            // a step that has failed waits for what it gave as long as somebody works on it
+            self.facts.grace_is_over |= self.error.is_some() && self.deadlines.still_for(now) > FAILED_GRACE;
             self.write_checkpoint(now)?;
             match completion::next(&self.facts) {
                 Next::Publish | Next::Drain => {}

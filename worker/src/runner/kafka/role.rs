@@ -59,6 +59,9 @@ pub enum RoleEnd {
 /// How long the commit may take that marks a document before the process ends because of it.
 const MARKING: Duration = Duration::from_secs(2);
 
+/// How long an aborted role may take to leave its group.
+const LEAVE: Duration = Duration::from_secs(10);
+
 enum Message {
     Courier(Result<CourierEnd, CourierError>),
     CourierPanic(String),
@@ -171,7 +174,12 @@ impl RoleThreads {
             if let Some(end) = self.wait(Duration::from_millis(50)) {
                 return end;
             }
-            if Instant::now() >= until {
+            let now = Instant::now();
+            if now >= until + LEAVE {
+                // brokers that are gone must not hold up the end
+                return self.failure.take().map_or(RoleEnd::Aborted, RoleEnd::Failed);
+            }
+            if now >= until {
                 self.abort();
             }
         }

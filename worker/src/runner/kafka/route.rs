@@ -10,7 +10,7 @@ use crate::{
     runner::StepError,
     wording::counted,
 };
-use penstock_crds::{PipelineSpec, pipeline::Mode, topics::Topic};
+use penstock_crds::{PipelineSpec, kafka_connection::TopicManagement, pipeline::Mode, topics::Topic};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// How long the first answer of the brokers may take.
@@ -76,7 +76,11 @@ impl Route {
     /// The brokers refuse, or a topic that is there does not fit.
     pub fn create_topics(&self, spec: &PipelineSpec, run_id: Option<&str>) -> Result<(), StepError> {
         let admin = Admin::new(&self.administration, ANSWER)?;
-        for topic in self.wanted(spec, run_id)? {
+        let log = run_id.map(|run_id| self.log(run_id)).transpose()?;
+        // with Observe somebody else makes the pipeline's topics; the log of a run is ours in any case
+        let all = self.connection.management() == TopicManagement::Create;
+        let wanted = self.wanted(spec, run_id)?;
+        for topic in wanted.into_iter().filter(|topic| all || log.as_ref() == Some(&topic.name)) {
             admin.create_topic(&topic.name, i32::try_from(topic.partitions).unwrap_or(i32::MAX), &topic.config)?;
         }
         self.check_topics(spec, run_id)
