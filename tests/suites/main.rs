@@ -11,6 +11,7 @@ mod kafka_admin;
 mod kafka_contract;
 mod kafka_dlq;
 mod kafka_log;
+mod kafka_messenger;
 mod kafka_security;
 mod local_contract;
 mod local_disk_full;

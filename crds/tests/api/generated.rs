@@ -138,6 +138,7 @@ fn unions_name_their_keys() {
                 "deletion",
                 "versioning",
                 "versionField",
+                "versionGeneration",
                 "runIdField",
             ],
         ),

@@ -4,8 +4,7 @@
 //!
 //! Documents of one id always take the same lane, so their order is kept at any number of threads.
 
-#[cfg(test)]
-mod compliance;
+pub mod compliance;
 pub mod kafka;
 pub mod local;
 mod paired;
