@@ -49,12 +49,11 @@ impl Courier {
     fn broken(&self, error: &KafkaError) -> Result<(), CourierError> {
         let topic = || self.topic.clone();
         match error.rdkafka_error_code() {
-            Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
+            Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic | RDKafkaErrorCode::UnknownTopicId) => {
                 Err(CourierError::TopicLost { topic: topic() })
             }
             Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => {
-                let (partition, committed, first, end) = (0, 0, 0, 0);
-                Err(CourierError::Truncated { topic: topic(), partition, committed, first, end })
+                Err(CourierError::Overtaken { topic: topic() })
             }
             Some(RDKafkaErrorCode::TopicAuthorizationFailed | RDKafkaErrorCode::GroupAuthorizationFailed | RDKafkaErrorCode::Fatal) => {
                 Err(self.error(error))

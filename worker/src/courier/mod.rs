@@ -112,6 +112,15 @@ pub enum CourierError {
         /// The next offset to be written.
         end: u64,
     },
+    /// Records were removed while they waited to be read.
+    #[error(
+        "topic `{topic}`: records were removed before they were read (SourceTruncated); raise its retention, \
+         and publish again what is missing"
+    )]
+    Overtaken {
+        /// The topic.
+        topic: String,
+    },
     /// The system gives no thread.
     #[error("failed to start a thread: {0}")]
     Thread(#[source] std::io::Error),
