@@ -73,7 +73,11 @@ impl<'a> Cast<'a> {
     /// Nothing happens any more: the processes go on until it is so.
     pub fn calm_down(&mut self, what: &str, limit: Duration, story: &mut Story, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
         let begun = Instant::now();
-        self.actors.iter_mut().for_each(|actor| actor.frozen_until = actor.frozen_until.map(|_| begun));
+        for actor in &mut self.actors {
+            if actor.frozen_until.take().is_some() {
+                actor.signal(Signal::SIGCONT)?;
+            }
+        }
         // those that are started again come too late for the run
         self.actors.retain(|actor| actor.part != Part::Publisher || actor.running.is_some());
         while !is_so()? {

@@ -91,7 +91,9 @@ pub fn run_all(seed: u64, schedules: u64, at_a_time: usize) -> Result<()> {
     thread::scope(|scope| {
         for _ in 0..at_a_time {
             scope.spawn(|| {
-                while let Some(seed) = next.lock().unwrap_or_else(PoisonError::into_inner).next() {
+                // the lock must not be held while the schedule runs
+                let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
+                while let Some(seed) = take() {
                     let begun = Instant::now();
                     let failed = run(&broker, &recorder, seed).err();
                     println!("schedule {seed}: {} in {:.1?}", if failed.is_some() { "FAILED" } else { "ok" }, begun.elapsed());
