@@ -1,5 +1,6 @@
 //! The harness of the suites: it starts the real things that Penstock works with.
 
+pub mod chaos;
 pub mod cluster;
 pub mod contract;
 pub mod indexing;

@@ -1,5 +1,5 @@
 //! A search engine that keeps what was done to each document, in order, and misbehaves on demand. It speaks as much of the bulk
-//! API of OpenSearch as the indexer uses.
+//! API of OpenSearch as the indexer uses. Documents with a field `refuse` are refused.
 
 use anyhow::{Context, Result};
 use axum::{
@@ -200,6 +200,9 @@ impl Index {
     }
 
     fn apply_one(&mut self, Bulk { action, target, source }: Bulk) -> u16 {
+        if source.as_ref().is_some_and(|source| source.get("refuse").is_some()) {
+            return 400;
+        }
         let entry = self.entries.entry(target.id.clone()).or_default();
         if target.version.is_some() && entry.version >= target.version {
             self.stale += 1;

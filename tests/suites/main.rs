@@ -8,6 +8,7 @@ mod bad_surroundings;
 mod docs;
 mod examples;
 mod kafka_admin;
+mod kafka_chaos;
 mod kafka_contract;
 mod kafka_dlq;
 mod kafka_log;

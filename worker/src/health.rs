@@ -184,7 +184,7 @@ mod tests {
     fn lane_in(stage: u32) -> Arc<LaneProgress> {
         let lane = LaneProgress::new(Arc::new(AtomicU32::new(stage)));
         let documents = vec![Document::new("a"), Document::new("b")];
-        lane.batch(Some(Arc::new(SourceBatch { seqs: vec![1, 2], payload: Payload::Documents(documents) })));
+        lane.batch(Some(Arc::new(SourceBatch { seqs: vec![1, 2], payload: Payload::Documents(documents), is_urgent: false })));
         lane.document(1);
         lane
     }

@@ -71,7 +71,13 @@ impl<R: SourceReader, D: Dest> WorkerLane<R, D> {
         loop {
             self.progress.batch(None);
             match self.reader.poll(self.dest.deadline()) {
-                Polled::Batch(batch) => self.process(Arc::new(batch))?,
+                Polled::Batch(batch) => {
+                    let is_urgent = batch.is_urgent;
+                    self.process(Arc::new(batch))?;
+                    if is_urgent {
+                        self.dest.flush()?;
+                    }
+                }
                 Polled::Nothing => {}
                 Polled::End => return Ok(self.dest.drain()?),
             }

@@ -121,18 +121,23 @@ impl LaneEnds {
         lane.open.push(id, json, traits, origin);
         lane.tickets.push(ticket);
         if lane.tickets.len() >= BATCH_RECORDS || lane.open.text_len() >= BATCH_BYTES {
-            lane.flush();
+            lane.flush(false);
         }
     }
 
-    /// Hands over what is held back.
-    pub(super) fn flush(&mut self) {
-        self.lanes.iter_mut().for_each(Lane::flush);
+    /// Hands over what is held back. With `is_urgent` lanes that get something hold nothing back behind it.
+    pub(super) fn flush(&mut self, is_urgent: bool) {
+        self.lanes.iter_mut().filter(|lane| !lane.tickets.is_empty()).for_each(|lane| lane.flush(is_urgent));
+    }
+
+    /// Lanes are to hold nothing back of what they have.
+    pub(super) fn hurry(&mut self) {
+        self.lanes.iter_mut().for_each(|lane| lane.flush(true));
     }
 
     /// No more records will come: lanes end once they are done with what they have.
     pub(super) fn finish(&mut self) {
-        self.flush();
+        self.flush(false);
         self.lanes.iter().for_each(|lane| lane.queue.finish());
     }
 }
@@ -144,16 +149,13 @@ impl Drop for LaneEnds {
 }
 
 impl Lane {
-    fn flush(&mut self) {
-        if self.tickets.is_empty() {
-            return;
-        }
+    fn flush(&mut self, is_urgent: bool) {
         let bytes = self.open.text_len();
         let fresh = JsonRecords::with_capacity(BATCH_RECORDS, bytes + bytes / 8);
         let payload = Payload::Json(std::mem::replace(&mut self.open, fresh));
         let seqs = std::mem::replace(&mut self.tickets, Vec::with_capacity(BATCH_RECORDS));
         // a lane that is gone has said why by another way
-        let _ = self.queue.put(SourceBatch { seqs, payload }, bytes);
+        let _ = self.queue.put(SourceBatch { seqs, payload, is_urgent }, bytes);
     }
 }
 

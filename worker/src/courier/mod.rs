@@ -228,7 +228,8 @@ impl Courier {
             moved |= self.take_commits();
             self.take_blamed();
             moved |= self.offer_held(now)?;
-            self.lanes.flush();
+            // a suspect runs alone: nothing would come to fill its batch
+            self.lanes.flush(self.intake.is_probing());
             self.regulate();
             self.commit(now);
             self.show();

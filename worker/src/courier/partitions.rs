@@ -35,6 +35,7 @@ impl Courier {
                 }
                 Change::Revoked(partitions) => {
                     partitions.iter().for_each(|partition| self.intake.begin_revoke(*partition));
+                    self.lanes.hurry();
                     self.leaving = Some(Leaving { partitions, until: now + REVOKE_DRAIN, is_released: false });
                     self.give_away(now)?;
                 }

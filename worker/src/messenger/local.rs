@@ -102,7 +102,7 @@ impl Lane {
         let payload = std::mem::replace(&mut self.open, fresh);
         let seqs = std::mem::replace(&mut self.seqs, Vec::with_capacity(BATCH_DOCUMENTS));
         let bytes = std::mem::take(&mut self.bytes);
-        if self.queue.put(SourceBatch { seqs, payload }, bytes) { Ok(()) } else { Err(Closed) }
+        if self.queue.put(SourceBatch { seqs, payload, is_urgent: false }, bytes) { Ok(()) } else { Err(Closed) }
     }
 }
 

@@ -132,6 +132,8 @@ pub struct SourceBatch {
     pub seqs: Vec<u64>,
     /// The documents.
     pub payload: Payload,
+    /// Somebody waits for them: the lane holds nothing back behind them. Such a batch may be empty.
+    pub is_urgent: bool,
 }
 
 /// The documents of a batch: finished, as rows, or as JSON. The lane makes documents of the latter two, so that building them is

@@ -258,6 +258,11 @@ impl Intake {
         self.probation.is_ill() && self.parts.values().all(Part::marks_are_committed)
     }
 
+    /// Whether there are suspects, which run one at a time.
+    pub fn is_probing(&self) -> bool {
+        !self.probation.is_idle()
+    }
+
     /// A record is about to end the process, as its stage does not return: counts as an attempt, with the next commit.
     pub fn blame(&mut self, partition: u32, tenure: u64, offset: u64) {
         let Some(part) = self.parts.get_mut(&partition).filter(|part| part.tenure == tenure) else { return };

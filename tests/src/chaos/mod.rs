@@ -1,0 +1,253 @@
+//! Random schedules of crashes, over real processes and a real broker: whatever happens, a run ends with exactly the counts, the
+//! documents and the failures of an undisturbed run over memory, and no id steps back but where work is repeated.
+//!
+//! A seed decides what is done and when. What the processes make of it depends on the machine, so a seed that failed may have to
+//! be tried several times.
+
+mod cast;
+pub mod order;
+mod plan;
+mod story;
+
+use crate::{
+    over_kafka::{Site, header},
+    recorder::Recorder,
+    services::kafka::Kafka,
+};
+use anyhow::{Context, Result, bail, ensure};
+use cast::{Cast, RUN};
+use penstock::{
+    kafka::{
+        Connection,
+        admin::{Admin, End},
+    },
+    secrets::Secrets,
+};
+use plan::{Plan, SESSION};
+use serde_json::{Value, json};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::{Mutex, PoisonError, RwLock},
+    thread,
+    time::{Duration, Instant},
+};
+use story::Story;
+
+/// How long a schedule may take from its start to the publisher's end.
+const LIMIT: Duration = Duration::from_secs(100);
+/// How long it may take until nothing is left over.
+const CALM: Duration = Duration::from_secs(40);
+
+/// A broker that is killed now and then.
+pub struct Broker {
+    kafka: Kafka,
+    /// Read by who needs it to answer.
+    calm: RwLock<()>,
+}
+
+/// What must come out: taken from a run over memory.
+struct Reference {
+    counts: Value,
+    documents: BTreeMap<String, Value>,
+    history: BTreeMap<String, Vec<Option<Value>>>,
+    /// Id, stage, and what is kept of the document.
+    failed: BTreeSet<(String, String, String)>,
+}
+
+impl Broker {
+    /// Starts one with its data in a folder.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn start(folder: &Path) -> Result<Self> {
+        Ok(Self { kafka: Kafka::start(folder)?, calm: RwLock::new(()) })
+    }
+
+    fn restart(&self, pause: Duration) {
+        let _storm = self.calm.write().unwrap_or_else(PoisonError::into_inner);
+        self.kafka.kill();
+        thread::sleep(pause);
+        if let Err(error) = self.kafka.start_again() {
+            eprintln!("the broker does not start again: {error:#}");
+        }
+    }
+
+    fn calmly<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _calm = self.calm.read().unwrap_or_else(PoisonError::into_inner);
+        work()
+    }
+}
+
+/// Runs so many schedules from a seed on, some at a time.
+///
+/// # Errors
+/// The stories of all that failed.
+pub fn run_all(seed: u64, schedules: u64, at_a_time: usize) -> Result<()> {
+    let folder = tempfile::tempdir().context("failed to create a folder for Kafka")?;
+    let (broker, recorder) = (Broker::start(folder.path())?, Recorder::start()?);
+    let (next, failures) = (Mutex::new(seed..seed + schedules), Mutex::new(Vec::new()));
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..at_a_time {
+            scope.spawn(|| {
+                // the lock must not be held while the schedule runs
+                let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
+                while let Some(seed) = take() {
+                    let begun = Instant::now();
+                    let failed = run(&broker, &recorder, seed).err();
+                    println!("schedule {seed}: {} in {:.1?}", if failed.is_some() { "FAILED" } else { "ok" }, begun.elapsed());
+                    if let Some(error) = failed {
+                        println!("{error:#}");
+                        failures.lock().unwrap_or_else(PoisonError::into_inner).push(seed);
+                    }
+                }
+            });
+        }
+    });
+    println!("{schedules} schedules in {:.0?}", begun.elapsed());
+    let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+    ensure!(failures.is_empty(), "{} of {schedules} schedules failed, those of the seeds {failures:?}: see above", failures.len());
+    Ok(())
+}
+
+/// Runs the schedule of a seed.
+fn run(broker: &Broker, recorder: &Recorder, seed: u64) -> Result<()> {
+    let plan = Plan::new(seed);
+    let mut story = Story::new();
+    let outline = Plan { input: format!("{} lines", plan.input.lines().count()), ..plan.clone() };
+    story.add(format!("{outline:?}"));
+    play(broker, recorder, &plan, &mut story).map_err(|error| error.context(format!("seed {seed}:\n{story}\n")))
+}
+
+fn play(broker: &Broker, recorder: &Recorder, plan: &Plan, story: &mut Story) -> Result<()> {
+    let index = plan.index();
+    let site = broker.calmly(|| site(broker, recorder, plan, &index))?;
+    let reference = reference(&site, recorder, plan).context("the run over memory")?;
+    let mut cast = Cast::new(&site, broker, recorder, plan);
+    let answer = match cast.play(&plan.moves, LIMIT, story) {
+        Ok(answer) => answer,
+        Err(error) => {
+            cast.say(story);
+            return Err(error);
+        }
+    };
+    story.add("the publisher is done");
+    recorder.behave(&index);
+    check_counts(&answer.summary()?, &reference)?;
+    check_documents(recorder, &index, &reference).context("when the publisher was done")?;
+    let calm = broker.calmly(|| {
+        let admin = admin(&site)?;
+        cast.calm_down("nothing is left over", CALM, story, || nothing_is_left(&site, &admin, plan))
+    });
+    if let Err(error) = calm {
+        cast.say(story);
+        return Err(error);
+    }
+    broker.calmly(|| cast.end(story))?;
+    check_documents(recorder, &index, &reference).context("at last")?;
+    check_order(recorder, &index, plan, &reference)?;
+    broker.calmly(|| check_letters(&site, &reference))
+}
+
+fn site<'k>(broker: &'k Broker, recorder: &Recorder, plan: &Plan, index: &str) -> Result<Site<'k>> {
+    let session = SESSION.as_millis();
+    let properties = format!(
+        "session.timeout.ms: \"{session}\", heartbeat.interval.ms: \"300\", reconnect.backoff.ms: \"50\", reconnect.backoff.max.ms: \"500\""
+    );
+    let manifests = plan.manifests(recorder.url(), index);
+    let site = Site::with_manifests(&broker.kafka, &format!("s{}.", plan.seed), &properties, &manifests)?;
+    site.workdir.write("input.jsonl", &plan.input)?;
+    site.create_topics("p", plan.partitions)?;
+    Ok(site)
+}
+
+/// The same over memory, undisturbed, into an index of its own.
+fn reference(site: &Site<'_>, recorder: &Recorder, plan: &Plan) -> Result<Reference> {
+    let (live, memory) = (format!("index: {}", plan.index()), format!("memory-{}", plan.seed));
+    site.change(&live, &format!("index: {memory}"))?;
+    let answer = site.run(&["--messaging", "local"])?.wait()?;
+    site.change(&format!("index: {memory}"), &live)?;
+    ensure!(answer.code == Some(0), "{answer:?}");
+    let kept = if site.workdir.has("r_fail.jsonl") { site.workdir.read_json_lines("r_fail.jsonl")? } else { Vec::new() };
+    let failed = kept.iter().map(|line| {
+        let text = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
+        let content = if line["document"].is_object() { line["document"].to_string() } else { text("raw") };
+        (text("id"), text("stage"), content)
+    });
+    Ok(Reference {
+        counts: answer.summary()?["totals"].clone(),
+        documents: recorder.documents(&memory),
+        history: recorder.history(&memory),
+        failed: failed.collect(),
+    })
+}
+
+fn admin(site: &Site<'_>) -> Result<Admin> {
+    let spec = serde_json::from_value(json!({"bootstrapServers": site.kafka.bootstrap()}))?;
+    let connection = Connection::new(&spec, "default", &Secrets::default())?;
+    Ok(Admin::new(&connection, Duration::from_secs(20))?)
+}
+
+/// Whether everything that was written was read, and committed.
+fn nothing_is_left(site: &Site<'_>, admin: &Admin, plan: &Plan) -> Result<bool> {
+    let groups = [("p_source", "p-workers"), ("p_dest", "p-indexers")];
+    for (topic, group) in &groups[..if plan.is_distributed { 2 } else { 1 }] {
+        let (topic, group) = (site.name(topic), site.name(group));
+        let ends = admin.offsets((0..plan.partitions).map(|partition| (topic.as_str(), partition)), End::Latest)?;
+        let committed: BTreeMap<_, _> =
+            admin.group_offsets(&group)?.into_iter().map(|offset| ((offset.topic, offset.partition), offset.offset)).collect();
+        if ends.iter().any(|(partition, end)| *end > 0 && committed.get(partition).is_none_or(|committed| committed < end)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn check_counts(result: &Value, reference: &Reference) -> Result<()> {
+    ensure!(result["state"] == "Succeeded", "the publisher ended with 0, but: {result}");
+    ensure!(result["counts"] == reference.counts, "counts\n  {}, but over memory\n  {}", result["counts"], reference.counts);
+    Ok(())
+}
+
+fn check_documents(recorder: &Recorder, index: &str, reference: &Reference) -> Result<()> {
+    let documents = recorder.documents(index);
+    let ids: BTreeSet<&String> = documents.keys().chain(reference.documents.keys()).collect();
+    let wrong: Vec<String> = ids
+        .into_iter()
+        .filter(|id| documents.get(*id) != reference.documents.get(*id))
+        .map(|id| format!("{id}: {:?} instead of {:?}", documents.get(id), reference.documents.get(id)))
+        .collect();
+    ensure!(wrong.is_empty(), "{} documents of the index are wrong: {:#?}", wrong.len(), &wrong[..wrong.len().min(5)]);
+    Ok(())
+}
+
+fn check_order(recorder: &Recorder, index: &str, plan: &Plan, reference: &Reference) -> Result<()> {
+    let history = recorder.history(index);
+    for (id, accepted) in &reference.history {
+        let done = history.get(id).map(Vec::as_slice).unwrap_or_default();
+        order::check(accepted, done)
+            .map_err(|fault| anyhow::anyhow!("the order of {id}: {fault};\n  {done:?}, accepted\n  {accepted:?}"))?;
+        // a search engine that knows versions takes each once
+        ensure!(!plan.is_versioned || done == accepted, "{id} was done twice in spite of its version:\n  {done:?}");
+    }
+    match history.keys().find(|id| !reference.history.contains_key(*id)) {
+        Some(id) => bail!("{id} should not be in the index"),
+        None => Ok(()),
+    }
+}
+
+fn check_letters(site: &Site<'_>, reference: &Reference) -> Result<()> {
+    let letters = site.letters("p")?;
+    let found: BTreeSet<_> = letters
+        .iter()
+        .map(|letter| {
+            let content = serde_json::from_slice(letter.value.as_deref().unwrap_or_default()).map(|value: Value| value.to_string());
+            (letter.key_text(), header(letter, "penstock-stage"), content.unwrap_or_else(|_| letter.value_text()))
+        })
+        .collect();
+    let missing: Vec<_> = reference.failed.difference(&found).collect();
+    let strange: Vec<_> = found.difference(&reference.failed).collect();
+    ensure!(missing.is_empty() && strange.is_empty(), "the dead letter of run {RUN} lacks {missing:?}, and has {strange:?}");
+    Ok(())
+}
