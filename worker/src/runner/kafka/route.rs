@@ -110,7 +110,7 @@ impl Route {
             let is_log = log.as_ref() == Some(&topic.name);
             match found.get(&topic.name).copied() {
                 None => faults.push(format!(
-                    "topic `{}` does not exist: create it with {}, or run with --create-topics",
+                    "topic `{}` does not exist: create it with {}, or let `penstock publish --create-topics` do it",
                     topic.name,
                     partitions(topic.partitions)
                 )),
