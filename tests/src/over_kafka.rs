@@ -2,19 +2,75 @@
 
 use crate::{
     penstock::{Answer, Running, Workdir},
+    recorder::Recorder,
     services::{
         kafka::{Kafka, Record},
         poll_until,
     },
 };
-use anyhow::{Context, Result};
-use serde_json::Value;
-use std::{collections::BTreeMap, time::Duration};
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 /// The file with all manifests.
-const MANIFESTS: &str = "kafka.yaml";
+pub const MANIFESTS: &str = "kafka.yaml";
 /// How long a role may take to begin reading.
 const BEGIN: Duration = Duration::from_secs(60);
+
+/// Dead members of a group are forgotten soon, and a broker that is back is found soon.
+pub const SHORT_SESSION: &str = "session.timeout.ms: \"1500\", heartbeat.interval.ms: \"300\", \
+     reconnect.backoff.ms: \"50\", reconnect.backoff.max.ms: \"500\"";
+
+/// What [`Site::versions`] makes.
+pub struct Versions {
+    /// `Distributed` or `WorkerIndexer`.
+    pub mode: &'static str,
+    /// Of source and dest.
+    pub partitions: i32,
+    /// How many documents; each seventh is a deletion.
+    pub count: u64,
+    /// Of how many ids, in turn.
+    pub ids: u64,
+    /// Documents a second.
+    pub rate: u64,
+    /// How long a batch waits for more.
+    pub max_age: &'static str,
+}
+
+impl Default for Versions {
+    fn default() -> Self {
+        Self { mode: "Distributed", partitions: 4, count: 1_500, ids: 1_500, rate: 600, max_age: "100ms" }
+    }
+}
+
+impl Versions {
+    /// What is to be done to each id, in order.
+    pub fn history(&self) -> BTreeMap<String, Vec<Option<Value>>> {
+        let mut history: BTreeMap<String, Vec<_>> = BTreeMap::new();
+        for version in 0..self.count {
+            let id = format!("d{}", version % self.ids);
+            let operation = (version % 7 != 0).then(|| json!({"id": id, "version": version}));
+            history.entry(id).or_default().push(operation);
+        }
+        history
+    }
+
+    /// The index, after all of it.
+    pub fn documents(&self) -> BTreeMap<String, Value> {
+        self.history().into_iter().filter_map(|(id, operations)| Some((id, operations.into_iter().next_back()??))).collect()
+    }
+
+    /// Whether an index of a recorder is as it must be after all of it.
+    ///
+    /// # Errors
+    /// What is wrong, for some ids.
+    pub fn check(&self, recorder: &Recorder, index: &str) -> Result<()> {
+        check_documents(&recorder.documents(index), &self.documents())
+    }
+}
 
 /// A folder with manifests, and the broker that they name.
 pub struct Site<'k> {
@@ -49,10 +105,50 @@ impl<'k> Site<'k> {
         Ok(Self { workdir, kafka, prefix: prefix.into() })
     }
 
+    /// A pipeline `p` without stages and a run `r` with the connector `c`: so many versions of so many ids, with this rate, from
+    /// a file into an index of the recorder that is called as the prefix says.
+    pub fn versions(kafka: &'k Kafka, recorder: &Recorder, prefix: &str, versions: &Versions) -> Result<Self> {
+        let Versions { mode, partitions, count, ids, rate, max_age } = versions;
+        let (url, index) = (recorder.url(), prefix.trim_end_matches('.'));
+        let manifests = format!(
+            "apiVersion: penstock.io/v1alpha1
+kind: Pipeline
+metadata: {{name: p}}
+spec:
+  mode: {mode}
+  kafkaRef: {{name: main}}
+  partitions: {partitions}
+  indexer:
+    batch: {{maxDocuments: 50, maxAge: {max_age}}}
+    retry: {{maxRetries: 50, initialBackoff: 50ms, maxBackoff: 200ms}}
+    deletion: {{field: gone, value: \"true\"}}
+    opensearch: {{urls: [\"{url}\"], index: {index}}}
+---
+apiVersion: penstock.io/v1alpha1
+kind: IngestRun
+metadata: {{name: r}}
+spec:
+  connectors:
+    - name: c
+      pipeline: p
+      maxRate: {rate}
+      file: {{paths: [input.jsonl], format: {{jsonLines: {{id: [id]}}}}}}
+"
+        );
+        let site = Self::with_manifests(kafka, prefix, SHORT_SESSION, &manifests)?;
+        let line = |version| {
+            let gone = if version % 7 == 0 { r#","gone":"true""# } else { "" };
+            format!("{{\"id\":\"d{}\",\"version\":{version}{gone}}}\n", version % ids)
+        };
+        site.workdir.write("input.jsonl", (0..*count).map(line).collect::<String>())?;
+        site.create_topics("p", *partitions)?;
+        Ok(site)
+    }
+
     /// Changes the manifests.
     pub fn change(&self, from: &str, to: &str) -> Result<()> {
         let text = self.workdir.read(MANIFESTS)?;
-        anyhow::ensure!(text.contains(from), "the manifests hold no `{from}`");
+        ensure!(text.contains(from), "the manifests hold no `{from}`");
         self.workdir.write(MANIFESTS, text.replace(from, to)).map(drop)
     }
 
@@ -81,7 +177,7 @@ impl<'k> Site<'k> {
             ended || running.err().is_ok_and(|said| said.contains("partitions taken over"))
         })
         .with_context(|| running.err().unwrap_or_default())?;
-        anyhow::ensure!(!ended, "the role has ended: {}", running.err()?);
+        ensure!(!ended, "the role has ended: {}", running.err()?);
         Ok(running)
     }
 
@@ -116,6 +212,18 @@ impl<'k> Site<'k> {
         let distinct: BTreeMap<_, _> = letters.into_iter().map(|letter| (reference(&letter), letter)).collect();
         Ok(distinct.into_values().collect())
     }
+}
+
+/// Whether an index holds these documents and no others.
+///
+/// # Errors
+/// What is wrong, for some ids.
+pub fn check_documents(found: &BTreeMap<String, Value>, expected: &BTreeMap<String, Value>) -> Result<()> {
+    let ids: BTreeSet<&String> = found.keys().chain(expected.keys()).collect();
+    let wrong = ids.into_iter().filter(|id| found.get(*id) != expected.get(*id));
+    let wrong: Vec<String> = wrong.map(|id| format!("{id}: {:?} instead of {:?}", found.get(id), expected.get(id))).collect();
+    ensure!(wrong.is_empty(), "{} documents of the index are wrong: {:#?}", wrong.len(), &wrong[..wrong.len().min(5)]);
+    Ok(())
 }
 
 /// A header of a record, as text.

@@ -5,8 +5,11 @@ use fastrand::Rng;
 use serde_json::json;
 use std::{fmt::Write, time::Duration};
 
-/// The group forgets a member that was not heard of for so long.
-pub const SESSION: Duration = Duration::from_millis(1_500);
+/// The group forgets a member that was not heard of for so long: see `SHORT_SESSION`.
+const SESSION: Duration = Duration::from_millis(1_500);
+
+/// How a pipeline says that the place in the topic is the version.
+pub const PLACE: &str = "External\n    versionGeneration: 7";
 
 /// A process of the schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +44,17 @@ pub struct Move {
     pub action: Action,
 }
 
+/// What the search engine is told to keep late requests out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Versions {
+    /// Nothing: late requests do harm.
+    None,
+    /// A field of the document.
+    Field,
+    /// The place in the topic.
+    Place,
+}
+
 /// A schedule.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -49,8 +63,7 @@ pub struct Plan {
     pub partitions: i32,
     /// How many lanes a process has.
     pub threads: usize,
-    /// The search engine knows versions: late requests do no harm.
-    pub is_versioned: bool,
+    pub versions: Versions,
     /// Consecutive documents of one id become one.
     pub collapses: bool,
     /// Documents a second.
@@ -68,8 +81,12 @@ impl Plan {
         let mut rng = Rng::with_seed(seed);
         let is_distributed = rng.u32(..3) > 0;
         let collapses = rng.u32(..6) == 0;
-        // merged fields are lists, and no versions any more
-        let is_versioned = !collapses && rng.bool();
+        let versions = match rng.u32(..4) {
+            // merged fields are lists, and no versions any more
+            0 | 1 if !collapses => Versions::Field,
+            2 => Versions::Place,
+            _ => Versions::None,
+        };
         let documents = rng.u64(150..900);
         let rate = documents * 1_000 / rng.u64(800..2_500);
         let mut plan = Self {
@@ -77,7 +94,7 @@ impl Plan {
             is_distributed,
             partitions: rng.i32(1..=4),
             threads: rng.usize(1..=2),
-            is_versioned,
+            versions,
             collapses,
             rate,
             roles: roles(&mut rng, is_distributed),
@@ -114,7 +131,7 @@ impl Plan {
 
     /// A frozen indexer has a request ready that it sends when it wakes, behind newer ones. Only versions keep it out.
     fn may_freeze(&self, part: Part) -> bool {
-        self.is_versioned || matches!(part, Part::Publisher | Part::Worker(_))
+        self.versions != Versions::None || matches!(part, Part::Publisher | Part::Worker(_))
     }
 
     fn fault(&self, rng: &mut Rng) -> Fault {
@@ -122,8 +139,8 @@ impl Plan {
             0 => Fault::Refuse(503),
             1 => Fault::Refuse(429),
             2 => Fault::Busy,
-            3 if self.is_versioned => Fault::Late(Duration::from_millis(rng.u64(50..1_500))),
-            4 if self.is_versioned => Fault::Hang,
+            3 if self.versions != Versions::None => Fault::Late(Duration::from_millis(rng.u64(50..1_500))),
+            4 if self.versions != Versions::None => Fault::Hang,
             _ => Fault::Slow(Duration::from_millis(rng.u64(10..400))),
         }
     }
@@ -132,7 +149,13 @@ impl Plan {
     pub fn manifests(&self, url: &str, index: &str) -> String {
         let (mode, partitions, threads, rate) =
             (if self.is_distributed { "Distributed" } else { "WorkerIndexer" }, self.partitions, self.threads, self.rate);
-        let versioning = if self.is_versioned { "    versioning: External\n    versionField: version\n" } else { "" };
+        let versioning = match self.versions {
+            Versions::None => "None",
+            Versions::Field => "External\n    versionField: version",
+            Versions::Place => PLACE,
+        };
+        // what takes longer may be carried out after it was given up
+        let timeout = if self.versions == Versions::None { "60s" } else { "2s" };
         let collapse = if self.collapses { "      collapse: true\n" } else { "" };
         format!(
             r#"apiVersion: penstock.io/v1alpha1
@@ -157,7 +180,8 @@ spec:
     batch: {{maxDocuments: 40, maxAge: 100ms}}
     retry: {{maxRetries: 50, initialBackoff: 50ms, maxBackoff: 200ms}}
     deletion: {{field: gone, value: "true"}}
-{versioning}    opensearch: {{urls: ["{url}"], index: {index}, timeout: 2s}}
+    versioning: {versioning}
+    opensearch: {{urls: ["{url}"], index: {index}, timeout: {timeout}}}
 ---
 apiVersion: penstock.io/v1alpha1
 kind: IngestRun

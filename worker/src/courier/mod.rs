@@ -21,6 +21,7 @@ pub use desk::{Desk, DeskOwner};
 pub use figures::{CourierFigures, Figures};
 pub use lanes::{KafkaReader, LaneEnds, Outlet, TopicDest, lanes};
 pub use outbox::Fault;
+pub(crate) use outbox::is_gone;
 pub use role::Role;
 
 use crate::{

@@ -293,7 +293,7 @@ fn cut(text: &mut String, most: usize) {
 }
 
 /// The topic does not exist (any more).
-fn is_gone(code: RDKafkaErrorCode) -> bool {
+pub(crate) fn is_gone(code: RDKafkaErrorCode) -> bool {
     matches!(code, RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic | RDKafkaErrorCode::UnknownPartition)
 }
 

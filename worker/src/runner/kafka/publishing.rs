@@ -9,7 +9,7 @@ use super::{
 use crate::{
     actions::{self, When},
     connectors,
-    courier::{CourierFigures, Desk, DeskOwner, Outlet, Role},
+    courier::{self, CourierError, CourierFigures, Desk, DeskOwner, Outlet, Role},
     indexers::{self, Backend},
     messenger::kafka::{Publication, SourceAcks, TooLarge, TopicWriter},
     publisher::{
@@ -32,6 +32,7 @@ use crate::{
 use crossbeam_channel::Receiver;
 use parking_lot::Mutex;
 use penstock_crds::ingest_run::Counts;
+use rdkafka::types::RDKafkaErrorCode;
 use std::{
     collections::BTreeMap,
     sync::Arc,
@@ -122,6 +123,14 @@ fn prepare(step: &Step<'_>, route: &Route, options: KafkaOptions) -> Result<(), 
     route.check()?;
     let run_id = Some(step.context.run_id.as_str());
     if options.create_topics { route.create_topics(step.pipeline, run_id) } else { route.check_topics(step.pipeline, run_id) }
+}
+
+/// Kafka does not take a record of ours.
+fn refused(topic: String, code: RDKafkaErrorCode) -> StepError {
+    match courier::is_gone(code) {
+        true => CourierError::TopicLost { topic }.into(),
+        false => StepError::Refused { topic, reason: code.to_string() },
+    }
 }
 
 /// Starts workers and indexers in this process.
@@ -333,12 +342,11 @@ impl<'a, 'b> Publishing<'a, 'b> {
 
     /// What Kafka has acknowledged of documents, letters and events of our own.
     fn take_acknowledged(&mut self) -> Result<(), StepError> {
-        let refused = |topic: String, code: &dyn std::fmt::Display| StepError::Refused { topic, reason: code.to_string() };
-        let acknowledged = self.acks.poll(Duration::ZERO).map_err(|fault| refused(fault.topic.clone(), &fault.code))?;
+        let acknowledged = self.acks.poll(Duration::ZERO).map_err(|fault| refused(fault.topic, fault.code))?;
         for TooLarge { seq, id, value } in acknowledged.too_large {
             self.desk.too_large(seq, id, value);
         }
-        let in_log = self.desk.poll().map_err(|fault| refused(fault.topic.clone(), &fault.code))?;
+        let in_log = self.desk.poll().map_err(|fault| refused(fault.topic, fault.code))?;
         let mut checkpoints = self.checkpoints.lock();
         for seq in in_log {
             checkpoints.own_failure_logged(seq);
