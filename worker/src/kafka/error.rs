@@ -207,7 +207,7 @@ impl Fault {
             }
             Code::Authentication | Code::SaslAuthenticationFailed => Self::Credentials,
             _ if says("PLAINTEXT broker listener") || says("wrong version number") => Self::Tls(TlsFault::NotSpoken),
-            _ if says("Disconnected") && (says("in state APIVERSION_QUERY") || says("in state UP")) => Self::Tls(TlsFault::Expected),
+            _ if says("Disconnected") && (says("in state APIVERSION_QUERY") || is_closed_at_once(reason)) => Self::Tls(TlsFault::Expected),
             _ if says("SSL alert") || says("client SSL authentication might be required") => Self::Tls(TlsFault::ClientCertificate),
             Code::SSL => Self::Tls(TlsFault::Other),
             _ => Self::Unreachable,
@@ -219,6 +219,14 @@ impl Fault {
         // a broker that starts or stops also closes connections early
         !matches!(self, Self::Unreachable | Self::UnknownHost | Self::Token | Self::Tls(TlsFault::Expected))
     }
+}
+
+/// Whether a broker closed a connection as soon as it was up. One that stops closes connections that have been of use.
+fn is_closed_at_once(reason: &str) -> bool {
+    const AT_ONCE_MS: u64 = 100;
+    let before = reason.split_once("ms in state UP").map(|(before, _)| before);
+    let after = before.and_then(|before| before.rsplit_once("after ")).and_then(|(_, after)| after.parse::<u64>().ok());
+    after.is_some_and(|after| after <= AT_ONCE_MS)
 }
 
 impl fmt::Display for Fault {
