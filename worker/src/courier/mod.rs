@@ -68,6 +68,8 @@ pub struct CourierSettings {
     pub abort: CancellationToken,
     /// Tickets of documents at which a stage does not return, before the process ends because of them.
     pub blamed: Receiver<u64>,
+    /// How often a process may die at a document until the document fails.
+    pub max_attempts: u32,
     /// What is shown of it.
     pub figures: Arc<CourierFigures>,
 }
@@ -179,6 +181,7 @@ impl Courier {
         let consumer = Arc::new(consumer);
         let committer = Committer::start(Arc::clone(&consumer), &topic).map_err(CourierError::Thread)?;
         let dest = (settings.role == Role::Worker).then(|| Arc::from(settings.names.dest.as_str()));
+        let intake = IntakeSettings { max_attempts: settings.max_attempts, ..IntakeSettings::default() };
         Ok(Self {
             outbox: Outbox::new(connection, &settings.names.fail)?,
             connection: Arc::clone(connection),
@@ -187,7 +190,7 @@ impl Courier {
             consumer,
             lanes,
             tickets: Tickets::default(),
-            intake: Intake::new(IntakeSettings::default(), Instant::now(), unix_seconds()),
+            intake: Intake::new(intake, Instant::now(), unix_seconds()),
             dest,
             passages: HashMap::new(),
             logs: HashMap::new(),

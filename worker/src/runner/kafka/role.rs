@@ -12,7 +12,7 @@ use crate::{
     worker_lane::{LaneError, LaneOutputs, WorkerLane},
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use penstock_crds::PipelineSpec;
+use penstock_crds::{PipelineSpec, pool::Pool};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -43,6 +43,16 @@ pub struct RolePlan<'a> {
     pub exit_on_stuck: bool,
     /// The courier's figures.
     pub courier: Arc<CourierFigures>,
+}
+
+impl RolePlan<'_> {
+    /// What the pipeline says of the processes of this role.
+    fn pool(&self) -> &Pool {
+        match (self.role, &self.pipeline.indexers) {
+            (Role::Indexer, Some(indexers)) => indexers,
+            _ => &self.pipeline.workers,
+        }
+    }
 }
 
 /// How a role ended.
@@ -113,7 +123,7 @@ impl RoleThreads {
     pub fn start(plan: RolePlan<'_>) -> Result<Self, StepError> {
         let (sender, messages) = crossbeam_channel::unbounded();
         let (drain, abort, stop) = (CancellationToken::new(), CancellationToken::new(), plan.context.stop.child_token());
-        let count = plan.pipeline.workers.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), |n| n as usize);
+        let count = plan.pool().threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), |n| n as usize);
         let (ends, watched) = start_lanes(&plan, count, &stop, &sender)?;
         let lanes = watched.len();
         let (blame, blamed) = crossbeam_channel::unbounded();
@@ -124,6 +134,7 @@ impl RoleThreads {
             drain: drain.clone(),
             abort: abort.clone(),
             blamed,
+            max_attempts: u32::try_from(plan.pipeline.dead_letter.max_attempts).unwrap_or(1),
             figures: Arc::clone(&plan.courier),
         };
         spawn_courier(plan.route, settings, ends, sender)?;
@@ -289,6 +300,6 @@ fn start_lanes(
         }
         .map_err(|source| StepError::System { what: "start a thread for a lane", source })?;
     }
-    plan.health.watch(watched.clone(), plan.pipeline.workers.max_processing.get());
+    plan.health.watch(watched.clone(), plan.pool().max_processing.get());
     Ok((ends, watched))
 }
