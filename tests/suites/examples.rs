@@ -1,6 +1,7 @@
 //! The examples of `deploy/examples`, run as a user runs them.
 
 use anyhow::{Context, Result};
+use nix::sys::signal::Signal;
 use penstock_tests::{
     penstock::{Answer, Workdir},
     services::{
@@ -9,7 +10,6 @@ use penstock_tests::{
         poll_until,
     },
 };
-use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, fs, sync::Arc, time::Duration};
 
