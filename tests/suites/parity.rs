@@ -45,7 +45,7 @@ fn tests() -> Result<BTreeSet<String>> {
                 folders.push(path);
             } else if path.extension().is_some_and(|ending| ending == "rs") {
                 let source = fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))?;
-                for after in ["#[test]", "#[tokio::test]"].iter().flat_map(|mark| source.split(mark).skip(1)) {
+                for after in ["#[test]", "#[tokio::test"].iter().flat_map(|mark| source.split(mark).skip(1)) {
                     names.extend(after.split("fn ").nth(1).and_then(|after| Some(after.split_once('(')?.0.to_owned())));
                 }
                 if source.contains("fn $name()") {
