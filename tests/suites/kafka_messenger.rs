@@ -74,6 +74,7 @@ fn through(kafka: &Kafka, count: usize) -> Result<Way> {
     let writer = TopicWriter::new(&names.source, publication, acks, abort.child_token());
     let (ends, readers, outlet, _) = lanes(count);
     let settings = CourierSettings {
+        max_attempts: 3,
         pipeline: pipeline.clone(),
         names,
         role: Role::WorkerIndexer,

@@ -45,13 +45,11 @@ pub struct RolePlan<'a> {
     pub courier: Arc<CourierFigures>,
 }
 
-impl RolePlan<'_> {
-    /// What the pipeline says of the processes of this role.
-    fn pool(&self) -> &Pool {
-        match (self.role, &self.pipeline.indexers) {
-            (Role::Indexer, Some(indexers)) => indexers,
-            _ => &self.pipeline.workers,
-        }
+/// What the pipeline says of the processes of a role.
+fn pool_of(role: Role, pipeline: &PipelineSpec) -> &Pool {
+    match (role, &pipeline.indexers) {
+        (Role::Indexer, Some(indexers)) => indexers,
+        _ => &pipeline.workers,
     }
 }
 
@@ -123,7 +121,9 @@ impl RoleThreads {
     pub fn start(plan: RolePlan<'_>) -> Result<Self, StepError> {
         let (sender, messages) = crossbeam_channel::unbounded();
         let (drain, abort, stop) = (CancellationToken::new(), CancellationToken::new(), plan.context.stop.child_token());
-        let count = plan.pool().threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), |n| n as usize);
+        let count = pool_of(plan.role, plan.pipeline)
+            .threads
+            .map_or_else(|| thread::available_parallelism().map_or(1, usize::from), |n| n as usize);
         let (ends, watched) = start_lanes(&plan, count, &stop, &sender)?;
         let lanes = watched.len();
         let (blame, blamed) = crossbeam_channel::unbounded();
@@ -300,6 +300,23 @@ fn start_lanes(
         }
         .map_err(|source| StepError::System { what: "start a thread for a lane", source })?;
     }
-    plan.health.watch(watched.clone(), plan.pool().max_processing.get());
+    plan.health.watch(watched.clone(), pool_of(plan.role, plan.pipeline).max_processing.get());
     Ok((ends, watched))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indexers_have_settings_of_their_own_or_those_of_the_workers() {
+        let lanes = |role, more: &str| {
+            let spec = format!(r#"{{"indexer": {{"nop": {{}}}}, "workers": {{"threads": 3}}{more}}}"#);
+            let pipeline: PipelineSpec = serde_json::from_str(&spec).expect("a pipeline");
+            pool_of(role, &pipeline).threads
+        };
+        let own = r#", "indexers": {"threads": 5}"#;
+        assert_eq!([Role::Worker, Role::Indexer, Role::WorkerIndexer].map(|role| lanes(role, own)), [Some(3), Some(5), Some(3)]);
+        assert_eq!(lanes(Role::Indexer, ""), Some(3));
+    }
 }
