@@ -13,7 +13,7 @@ use axum::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -58,11 +58,16 @@ struct Entry {
     version: Option<u64>,
 }
 
-#[derive(Debug, Default)]
+/// Looks at each id of a request before it is carried out.
+type Guard = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
+#[derive(Default)]
 struct Index {
     entries: BTreeMap<String, Entry>,
     history: Vec<Operation>,
     faults: VecDeque<Fault>,
+    guard: Option<Guard>,
+    held: BTreeSet<String>,
     requests: u64,
     stale: u64,
 }
@@ -104,6 +109,21 @@ impl Recorder {
     /// From now on all bulk requests are carried out.
     pub fn behave(&self, index: &str) {
         lock(&self.indexes).entry(index.into()).or_default().faults.clear();
+    }
+
+    /// Asks for each id of a request, before anything is done; where the answer is true, the request is never answered.
+    pub fn guard(&self, index: &str, is_deadly: impl Fn(&str) -> bool + Send + Sync + 'static) {
+        lock(&self.indexes).entry(index.into()).or_default().guard = Some(Arc::new(is_deadly));
+    }
+
+    /// Requests that name this id wait until it is let go.
+    pub fn hold(&self, index: &str, id: &str) {
+        lock(&self.indexes).entry(index.into()).or_default().held.insert(id.into());
+    }
+
+    /// Nothing is held back any more.
+    pub fn let_go(&self, index: &str) {
+        lock(&self.indexes).entry(index.into()).or_default().held.clear();
     }
 
     /// The documents of an index.
@@ -160,6 +180,9 @@ async fn bulk(State(indexes): State<Indexes>, Path(index): Path<String>, body: B
         Ok(operations) => operations,
         Err(error) => return (StatusCode::BAD_REQUEST, Json(json!({"error": format!("{error:#}")}))).into_response(),
     };
+    if !waited_for(&indexes, &index, &operations).await {
+        std::future::pending::<()>().await;
+    }
     let fault = {
         let mut indexes = lock(&indexes);
         let found = indexes.entry(index.clone()).or_default();
@@ -191,6 +214,19 @@ async fn bulk(State(indexes): State<Indexes>, Path(index): Path<String>, body: B
     let errors = items.iter().any(|(_, status)| *status >= 300);
     let items: Vec<Value> = items.into_iter().map(|(name, status)| json!({name: {"status": status}})).collect();
     Json(json!({"errors": errors, "items": items})).into_response()
+}
+
+/// Waits until none of the ids of a request is held back; whether it is to be carried out.
+async fn waited_for(indexes: &Indexes, index: &str, operations: &[Bulk]) -> bool {
+    let ids = || operations.iter().map(|operation| operation.target.id.as_str());
+    let guard = lock(indexes).get(index).and_then(|index| index.guard.clone());
+    if guard.is_some_and(|is_deadly| ids().any(|id| is_deadly(id))) {
+        return false;
+    }
+    while lock(indexes).get(index).is_some_and(|index| ids().any(|id| index.held.contains(id))) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    true
 }
 
 impl Index {

@@ -14,6 +14,7 @@ mod kafka_dlq;
 mod kafka_log;
 mod kafka_messenger;
 mod kafka_order;
+mod kafka_poison;
 mod kafka_publisher;
 mod kafka_security;
 mod kafka_trouble;

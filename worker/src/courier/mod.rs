@@ -66,6 +66,8 @@ pub struct CourierSettings {
     pub drain: CancellationToken,
     /// End at once.
     pub abort: CancellationToken,
+    /// How often a document may end the process before it fails.
+    pub max_attempts: u32,
     /// Tickets of documents at which a stage does not return, before the process ends because of them.
     pub blamed: Receiver<u64>,
     /// How often a process may die at a document until the document fails.
@@ -180,6 +182,7 @@ impl Courier {
         consumer.subscribe(&[&topic]).map_err(|error| connection.error(&error, Access::Read, Resource::topic(&topic)))?;
         let consumer = Arc::new(consumer);
         let committer = Committer::start(Arc::clone(&consumer), &topic).map_err(CourierError::Thread)?;
+        let intake = IntakeSettings { max_attempts: settings.max_attempts, ..IntakeSettings::default() };
         let dest = (settings.role == Role::Worker).then(|| Arc::from(settings.names.dest.as_str()));
         let intake = IntakeSettings { max_attempts: settings.max_attempts, ..IntakeSettings::default() };
         Ok(Self {

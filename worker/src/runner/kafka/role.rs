@@ -83,20 +83,28 @@ struct StuckWatch {
     lanes: Vec<Arc<LaneProgress>>,
     stages: Vec<String>,
     blame: Sender<u64>,
-    seen: Option<Instant>,
+    /// The number of the document, and when it was blamed.
+    blamed: Option<(u64, Instant)>,
 }
 
 impl StuckWatch {
     /// The error to end with, once the mark has had time to be committed.
     fn look(&mut self) -> Option<StepError> {
-        let stuck = self.health.stuck_among(&self.lanes)?;
-        let seen = *self.seen.get_or_insert_with(|| {
-            // without the courier there is nobody to mark it
-            let _ = self.blame.send(stuck.number);
-            Instant::now()
-        });
+        let Some(stuck) = self.health.stuck_among(&self.lanes) else {
+            self.blamed = None;
+            return None;
+        };
+        let since = match self.blamed {
+            Some((number, since)) if number == stuck.number => since,
+            _ => {
+                // without the courier there is nobody to mark it
+                let _ = self.blame.send(stuck.number);
+                Instant::now()
+            }
+        };
+        self.blamed = Some((stuck.number, since));
         let stage = self.stages.get(stuck.stage).cloned().unwrap_or_default();
-        (seen.elapsed() > MARKING).then(|| StepError::Stuck { stage, id: stuck.id, seconds: stuck.since.as_secs() })
+        (since.elapsed() > MARKING).then(|| StepError::Stuck { stage, id: stuck.id, seconds: stuck.since.as_secs() })
     }
 }
 
@@ -133,6 +141,7 @@ impl RoleThreads {
             role: plan.role,
             drain: drain.clone(),
             abort: abort.clone(),
+            max_attempts: u32::try_from(plan.pipeline.dead_letter.max_attempts).unwrap_or(1),
             blamed,
             max_attempts: u32::try_from(plan.pipeline.dead_letter.max_attempts).unwrap_or(1),
             figures: Arc::clone(&plan.courier),
@@ -140,7 +149,7 @@ impl RoleThreads {
         spawn_courier(plan.route, settings, ends, sender)?;
         let stages = plan.pipeline.stages.iter().enumerate().map(|(index, stage)| stage.display_name(index)).collect();
         let health = Arc::clone(&plan.health);
-        let stuck = plan.exit_on_stuck.then(|| StuckWatch { health, lanes: watched, stages, blame, seen: None });
+        let stuck = plan.exit_on_stuck.then(|| StuckWatch { health, lanes: watched, stages, blame, blamed: None });
         Ok(Self { role: plan.role, messages, drain, abort, stop, lanes_left: lanes, courier: None, stuck, failure: None })
     }
 
