@@ -68,6 +68,8 @@ struct Index {
     faults: VecDeque<Fault>,
     guard: Option<Guard>,
     held: BTreeSet<String>,
+    waiting: usize,
+    rejected: BTreeSet<String>,
     requests: u64,
     stale: u64,
 }
@@ -121,9 +123,27 @@ impl Recorder {
         lock(&self.indexes).entry(index.into()).or_default().held.insert(id.into());
     }
 
-    /// Nothing is held back any more.
+    /// Operations on this id are refused, by themselves.
+    pub fn reject(&self, index: &str, id: &str) {
+        lock(&self.indexes).entry(index.into()).or_default().rejected.insert(id.into());
+    }
+
+    /// How many requests wait because of an id that is held back.
+    pub fn waiting(&self, index: &str) -> usize {
+        lock(&self.indexes).get(index).map_or(0, |index| index.waiting)
+    }
+
+    /// The external version of a document.
+    pub fn version(&self, index: &str, id: &str) -> Option<u64> {
+        lock(&self.indexes).get(index)?.entries.get(id)?.version
+    }
+
+    /// Nothing is held back or refused any more.
     pub fn let_go(&self, index: &str) {
-        lock(&self.indexes).entry(index.into()).or_default().held.clear();
+        let mut indexes = lock(&self.indexes);
+        let index = indexes.entry(index.into()).or_default();
+        index.held.clear();
+        index.rejected.clear();
     }
 
     /// The documents of an index.
@@ -223,8 +243,13 @@ async fn waited_for(indexes: &Indexes, index: &str, operations: &[Bulk]) -> bool
     if guard.is_some_and(|is_deadly| ids().any(|id| is_deadly(id))) {
         return false;
     }
-    while lock(indexes).get(index).is_some_and(|index| ids().any(|id| index.held.contains(id))) {
-        tokio::time::sleep(Duration::from_millis(10)).await;
+    let is_held = || lock(indexes).get(index).is_some_and(|index| ids().any(|id| index.held.contains(id)));
+    if is_held() {
+        lock(indexes).entry(index.into()).or_default().waiting += 1;
+        while is_held() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        lock(indexes).entry(index.into()).or_default().waiting -= 1;
     }
     true
 }
@@ -236,7 +261,7 @@ impl Index {
     }
 
     fn apply_one(&mut self, Bulk { action, target, source }: Bulk) -> u16 {
-        if source.as_ref().is_some_and(|source| source.get("refuse").is_some()) {
+        if self.rejected.contains(&target.id) || source.as_ref().is_some_and(|source| source.get("refuse").is_some()) {
             return 400;
         }
         let entry = self.entries.entry(target.id.clone()).or_default();

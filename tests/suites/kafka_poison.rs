@@ -72,6 +72,8 @@ fn a_document_that_kills_its_process_fails_after_its_attempts_and_no_other_s11_s
     });
     let pipeline = "  partitions: 2\n  workers: {threads: 2}\n  deadLetter: {maxAttempts: 2}";
     let site = Site::with_manifests(Kafka::shared()?, "poison.", SOON, &books("WorkerIndexer", recorder.url(), pipeline, ""))?;
+    // suspects, one by one, do not wait for others
+    site.change("maxAge: 50ms", "maxAge: 3s")?;
     site.workdir.write("books.jsonl", lines(DOCUMENTS))?;
     site.create_topics("books", 2)?;
     let mut publisher = site.publish("books", "poison-1")?;

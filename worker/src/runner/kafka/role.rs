@@ -135,7 +135,14 @@ impl RoleThreads {
         let (ends, watched) = start_lanes(&plan, count, &stop, &sender)?;
         let lanes = watched.len();
         let (blame, blamed) = crossbeam_channel::unbounded();
+        let letters = plan.route.dead_letter_topic();
+        let largest_record = match plan.role {
+            Role::Worker => letters.largest_record.min(plan.route.largest_record(&plan.route.names.dest)),
+            Role::Indexer | Role::WorkerIndexer => letters.largest_record,
+        };
         let settings = CourierSettings {
+            letters,
+            largest_record,
             pipeline: plan.context.pipeline.clone(),
             names: plan.route.names.clone(),
             role: plan.role,
