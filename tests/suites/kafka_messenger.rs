@@ -78,7 +78,6 @@ fn through(kafka: &Kafka, count: usize) -> Result<Way> {
     let (ends, readers, outlet, _) = lanes(count);
     let letters = LetterTopic { name: names.fail.clone(), largest_record: RECORD };
     let settings = CourierSettings {
-        max_attempts: 3,
         pipeline: pipeline.clone(),
         names,
         role: Role::WorkerIndexer,

@@ -73,8 +73,6 @@ pub struct CourierSettings {
     pub letters: LetterTopic,
     /// The largest record that every topic takes that the role writes to.
     pub largest_record: usize,
-    /// How often a document may end the process before it fails.
-    pub max_attempts: u32,
     /// Tickets of documents at which a stage does not return, before the process ends because of them.
     pub blamed: Receiver<u64>,
     /// How often a process may die at a document until the document fails.
@@ -191,7 +189,6 @@ impl Courier {
         let committer = Committer::start(Arc::clone(&consumer), &topic).map_err(CourierError::Thread)?;
         let intake = IntakeSettings { max_attempts: settings.max_attempts, ..IntakeSettings::default() };
         let dest = (settings.role == Role::Worker).then(|| Arc::from(settings.names.dest.as_str()));
-        let intake = IntakeSettings { max_attempts: settings.max_attempts, ..IntakeSettings::default() };
         Ok(Self {
             outbox: Outbox::new(connection, settings.letters.clone(), settings.largest_record)?,
             connection: Arc::clone(connection),

@@ -150,7 +150,6 @@ impl RoleThreads {
             abort: abort.clone(),
             max_attempts: u32::try_from(plan.pipeline.dead_letter.max_attempts).unwrap_or(1),
             blamed,
-            max_attempts: u32::try_from(plan.pipeline.dead_letter.max_attempts).unwrap_or(1),
             figures: Arc::clone(&plan.courier),
         };
         spawn_courier(plan.route, settings, ends, sender)?;
