@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct KafkaConnectionSpec {
-    /// Brokers to begin with as `host:port`, separated by commas, for example `kafka-0:9092,kafka-1:9092`.
+    /// Brokers to begin with as `host:port`, separated by commas, for example `kafka-0:9092,kafka-1:9092`. They name the others.
     #[schemars(length(min = 3, max = 2048))]
     #[x_kube(validation = Rule::new("self.matches('^(\\\\[[0-9A-Fa-f:.]+\\\\]|[^,:\\\\s]+):[0-9]{1,5}(,(\\\\[[0-9A-Fa-f:.]+\\\\]|[^,:\\\\s]+):[0-9]{1,5})*$')")
         .message("write brokers as host:port, separated by commas without spaces, for example kafka-0:9092,kafka-1:9092"))]
@@ -131,7 +131,7 @@ pub struct TopicPolicy {
     /// Whether topics are made and altered.
     #[serde(default)]
     pub management: TopicManagement,
-    /// Text in front of the names of topics and consumer groups; `{namespace}` is replaced, for example `{namespace}.`.
+    /// Text in front of the names of topics and consumer groups, for example `shop.`; `{namespace}` in it is replaced.
     /// Names that a Pipeline gives itself are left alone.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 128))]
@@ -150,10 +150,10 @@ pub struct TopicPolicy {
 /// Whether topics are made and altered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum TopicManagement {
-    /// Topics are created, grown, altered and, where that was asked for, deleted.
+    /// Missing topics are created, by the operator also grown, altered and, where that was asked for, deleted.
     #[default]
     Create,
-    /// Topics are compared with the Pipeline only. Somebody else makes them.
+    /// Topics are compared with the Pipeline only. Somebody else makes them; only the event topic of a run is made in any case.
     Observe,
 }
 

@@ -20,13 +20,14 @@ pub struct Topics {
     /// What happens to a topic that is there before the Pipeline.
     #[serde(default)]
     pub adoption: Adoption,
-    /// The topic that connectors write to. Without it `{pipeline}_source`.
+    /// The topic that connectors, or programs of your own, write to. Without it `{namePrefix}{pipeline}_source`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Topic>,
-    /// The topic between workers and indexers. Without it `{pipeline}_dest`.
+    /// The topic between workers and indexers, in mode `Distributed`. Without it `{namePrefix}{pipeline}_dest`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dest: Option<Topic>,
-    /// The dead letter topic: failed documents with their reason. Without it `{pipeline}_fail`.
+    /// The dead letter topic: failed documents with their reason. Without it `{namePrefix}{pipeline}_fail`. It has one partition, and
+    /// keeps all unless its `config` says otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fail: Option<Topic>,
 }
@@ -60,7 +61,8 @@ pub struct Topic {
     #[schemars(length(min = 1, max = 249))]
     #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9._-]+$') && self != '.' && self != '..'").message("a topic name has letters, digits and the signs . _ - only"))]
     pub name: Option<String>,
-    /// Settings of the topic, for example `{retention.ms: "604800000"}`. Only the keys that stand here are altered.
+    /// Settings of the topic, for example `{retention.ms: "604800000"}`. Only the keys that stand here are altered. What is older than
+    /// `retention.ms` is removed, read or not: give source and dest more than the longest stop that you want to survive.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 64))]
     #[x_kube(validation = Rule::new("!('cleanup.policy' in self) || self['cleanup.policy'] == 'delete'").message("cleanup.policy must be delete: a compacted topic loses documents"))]

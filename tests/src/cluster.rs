@@ -165,7 +165,7 @@ fn run(command: &mut Command) -> Result<Answer> {
 }
 
 /// Ports that nobody uses, all different: they are held until all are known.
-pub(crate) fn free_ports<const N: usize>() -> Result<[u16; N]> {
+pub fn free_ports<const N: usize>() -> Result<[u16; N]> {
     let mut held = Vec::new();
     for _ in 0..N {
         held.push(TcpListener::bind(("127.0.0.1", 0)).context("no port is free")?);

@@ -226,6 +226,37 @@ pub fn check_documents(found: &BTreeMap<String, Value>, expected: &BTreeMap<Stri
     Ok(())
 }
 
+/// A pipeline `books` into the index `books` of a search engine, and a run `books` that reads `books.jsonl`. `pipeline` and `indexer`
+/// are more of their settings, in YAML.
+pub fn books(mode: &str, url: &str, pipeline: &str, indexer: &str) -> String {
+    format!(
+        "apiVersion: penstock.io/v1alpha1
+kind: Pipeline
+metadata: {{name: books}}
+spec:
+  mode: {mode}
+  kafkaRef: {{name: main}}
+{pipeline}
+  indexer:
+    batch: {{maxAge: 50ms}}
+{indexer}
+    opensearch: {{urls: [\"{url}\"], index: books}}
+---
+apiVersion: penstock.io/v1alpha1
+kind: IngestRun
+metadata: {{name: books}}
+spec:
+  connectors:
+    - {{name: books, pipeline: books, file: {{paths: [books.jsonl], format: {{jsonLines: {{id: [id]}}}}}}}}
+"
+    )
+}
+
+/// Lines of JSON for so many documents, `b-0` and on.
+pub fn lines(count: usize) -> String {
+    (0..count).map(|number| format!("{{\"id\":\"b-{number}\",\"n\":{number}}}\n")).collect()
+}
+
 /// A header of a record, as text.
 pub fn header(record: &Record, name: &str) -> String {
     let found = record.headers.iter().find(|(key, _)| key == name);

@@ -216,7 +216,12 @@ impl Running {
     /// # Errors
     /// The program is gone.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        kill(Pid::from_raw(self.child.id() as i32), signal).context("failed to signal penstock")
+        kill(self.pid(), signal).context("failed to signal penstock")
+    }
+
+    /// The number of its process.
+    pub fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id() as i32)
     }
 
     /// What it has written to standard error up to now.

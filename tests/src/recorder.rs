@@ -13,7 +13,7 @@ use axum::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -58,11 +58,18 @@ struct Entry {
     version: Option<u64>,
 }
 
-#[derive(Debug, Default)]
+/// Looks at each id of a request before it is carried out.
+type Guard = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
+#[derive(Default)]
 struct Index {
     entries: BTreeMap<String, Entry>,
     history: Vec<Operation>,
     faults: VecDeque<Fault>,
+    guard: Option<Guard>,
+    held: BTreeSet<String>,
+    waiting: usize,
+    rejected: BTreeSet<String>,
     requests: u64,
     stale: u64,
 }
@@ -104,6 +111,39 @@ impl Recorder {
     /// From now on all bulk requests are carried out.
     pub fn behave(&self, index: &str) {
         lock(&self.indexes).entry(index.into()).or_default().faults.clear();
+    }
+
+    /// Asks for each id of a request, before anything is done; where the answer is true, the request is never answered.
+    pub fn guard(&self, index: &str, is_deadly: impl Fn(&str) -> bool + Send + Sync + 'static) {
+        lock(&self.indexes).entry(index.into()).or_default().guard = Some(Arc::new(is_deadly));
+    }
+
+    /// Requests that name this id wait until it is let go.
+    pub fn hold(&self, index: &str, id: &str) {
+        lock(&self.indexes).entry(index.into()).or_default().held.insert(id.into());
+    }
+
+    /// Operations on this id are refused, by themselves.
+    pub fn reject(&self, index: &str, id: &str) {
+        lock(&self.indexes).entry(index.into()).or_default().rejected.insert(id.into());
+    }
+
+    /// How many requests wait because of an id that is held back.
+    pub fn waiting(&self, index: &str) -> usize {
+        lock(&self.indexes).get(index).map_or(0, |index| index.waiting)
+    }
+
+    /// The external version of a document.
+    pub fn version(&self, index: &str, id: &str) -> Option<u64> {
+        lock(&self.indexes).get(index)?.entries.get(id)?.version
+    }
+
+    /// Nothing is held back or refused any more.
+    pub fn let_go(&self, index: &str) {
+        let mut indexes = lock(&self.indexes);
+        let index = indexes.entry(index.into()).or_default();
+        index.held.clear();
+        index.rejected.clear();
     }
 
     /// The documents of an index.
@@ -160,6 +200,9 @@ async fn bulk(State(indexes): State<Indexes>, Path(index): Path<String>, body: B
         Ok(operations) => operations,
         Err(error) => return (StatusCode::BAD_REQUEST, Json(json!({"error": format!("{error:#}")}))).into_response(),
     };
+    if !waited_for(&indexes, &index, &operations).await {
+        std::future::pending::<()>().await;
+    }
     let fault = {
         let mut indexes = lock(&indexes);
         let found = indexes.entry(index.clone()).or_default();
@@ -193,6 +236,24 @@ async fn bulk(State(indexes): State<Indexes>, Path(index): Path<String>, body: B
     Json(json!({"errors": errors, "items": items})).into_response()
 }
 
+/// Waits until none of the ids of a request is held back; whether it is to be carried out.
+async fn waited_for(indexes: &Indexes, index: &str, operations: &[Bulk]) -> bool {
+    let ids = || operations.iter().map(|operation| operation.target.id.as_str());
+    let guard = lock(indexes).get(index).and_then(|index| index.guard.clone());
+    if guard.is_some_and(|is_deadly| ids().any(|id| is_deadly(id))) {
+        return false;
+    }
+    let is_held = || lock(indexes).get(index).is_some_and(|index| ids().any(|id| index.held.contains(id)));
+    if is_held() {
+        lock(indexes).entry(index.into()).or_default().waiting += 1;
+        while is_held() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        lock(indexes).entry(index.into()).or_default().waiting -= 1;
+    }
+    true
+}
+
 impl Index {
     /// Carries operations out: their names and status codes.
     fn apply(&mut self, operations: Vec<Bulk>) -> Vec<(&'static str, u16)> {
@@ -200,7 +261,7 @@ impl Index {
     }
 
     fn apply_one(&mut self, Bulk { action, target, source }: Bulk) -> u16 {
-        if source.as_ref().is_some_and(|source| source.get("refuse").is_some()) {
+        if self.rejected.contains(&target.id) || source.as_ref().is_some_and(|source| source.get("refuse").is_some()) {
             return 400;
         }
         let entry = self.entries.entry(target.id.clone()).or_default();

@@ -3,12 +3,18 @@
 //! * A `yaml` block is a whole manifest, or the `stages:`, the `indexer:` or the `connectors:` of one.
 //! * In a `console` block the lines after `$ ` are run, one after the other for the whole page, in a folder that holds a copy
 //!   of `deploy/examples` at its place; `cargo run --` means the program. The lines below a command are what it prints, in
-//!   order, on standard output or standard error; times and made-up ids may differ; `…` stands for lines left out.
+//!   order, on standard output or standard error; times may differ; `…` stands for lines left out, or for a part of a line.
 //!   Below `$ echo $?` stands the exit code of the command before; without it the command must end with 0.
+//!   A command that ends with `&` runs in the background as the next job of the page; `kill %1 %2` and `wait %1` are as in a shell.
+//!   Pages that work over Kafka have a real broker, and topics of their own.
 //! * `sh` blocks are not run.
 
 use anyhow::{Context, Result, bail, ensure};
-use penstock_tests::penstock::{Answer, Workdir};
+use nix::sys::signal::Signal;
+use penstock_tests::{
+    penstock::{Answer, Running, Workdir},
+    services::kafka::Kafka,
+};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -186,18 +192,88 @@ fn steady(line: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
+/// Whether a line is what the page shows, where `…` may stand for any part of it.
+fn is_as_shown(printed: &str, shown: &str) -> bool {
+    let mut parts = shown.split('…');
+    let Some(mut rest) = printed.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
 /// The first line of the page that is not printed in its place.
 fn missing(shown: &[String], answer: &Answer) -> Option<String> {
     let printed: Vec<String> = answer.out.lines().chain(answer.err.lines()).map(steady).collect();
     let mut rest = printed.iter();
-    shown.iter().find(|line| *line != "…" && !line.is_empty() && !rest.any(|printed| *printed == steady(line))).cloned()
+    let is_missing = |line: &&String| *line != "…" && !line.is_empty() && !rest.any(|printed| is_as_shown(printed, &steady(line)));
+    shown.iter().find(is_missing).cloned()
+}
+
+#[test]
+fn a_part_of_a_line_may_be_left_out() {
+    assert!(is_as_shown("job 7 ends", "job 7 ends") && is_as_shown("job 7 ends", "job … ends") && is_as_shown("a b c d", "…b…d"));
+    assert!(!is_as_shown("job 7 ended", "job … ends") && !is_as_shown("job 7 ends", "job 7") && !is_as_shown("a b", "…b…a…"));
+}
+
+/// A page while its commands are tried.
+struct Trial {
+    workdir: Workdir,
+    variables: Vec<(String, String)>,
+    /// What runs in the background; a job is gone once it was waited for.
+    jobs: Vec<Option<Running>>,
+}
+
+impl Trial {
+    fn of(page: &Path) -> Result<Self> {
+        let mut variables = Vec::new();
+        if commands(page)?.iter().any(|command| command.text.contains("examples/kafka")) {
+            let name = page.file_stem().and_then(|name| name.to_str()).context("a page without a name")?;
+            variables.push(("KAFKA".to_owned(), Kafka::shared()?.bootstrap()));
+            variables.push(("TOPIC_PREFIX".to_owned(), format!("docs-{name}.")));
+        }
+        Ok(Self { workdir: Workdir::with_copy_of("deploy/examples")?, variables, jobs: Vec::new() })
+    }
+
+    /// Does what a line says; the answer of what has ended by it.
+    fn run(&mut self, text: &str) -> Result<Option<Answer>> {
+        let words: Vec<&str> = text.split(' ').collect();
+        match words.as_slice() {
+            ["kill", jobs @ ..] => {
+                for job in jobs {
+                    self.job(job)?.as_ref().context("the job has ended")?.signal(Signal::SIGTERM)?;
+                }
+                Ok(None)
+            }
+            ["wait", job] => Ok(Some(self.job(job)?.take().context("the job has ended")?.wait()?)),
+            [command @ .., "&"] => {
+                let running = self.start(&command.join(" "))?;
+                self.jobs.push(Some(running));
+                Ok(None)
+            }
+            _ => Ok(Some(self.start(text)?.wait()?)),
+        }
+    }
+
+    fn job(&mut self, name: &str) -> Result<&mut Option<Running>> {
+        let number: usize = name.strip_prefix('%').context("a job is %1, %2, …")?.parse()?;
+        self.jobs.get_mut(number.wrapping_sub(1)).context("there is no such job")
+    }
+
+    fn start(&self, text: &str) -> Result<Running> {
+        let Call { variables, arguments } = parse(text)?;
+        let variables: Vec<_> = self.variables.iter().chain(&variables).map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        self.workdir.start(arguments.iter().map(String::as_str), &variables)
+    }
 }
 
 #[test]
 fn every_command_gives_what_the_page_shows() -> Result<()> {
     let (mut faults, mut tried) = (Vec::new(), 0);
     for page in pages()? {
-        let workdir = Workdir::with_copy_of("deploy/examples")?;
+        let mut trial = Trial::of(&page)?;
         let mut before: Option<(String, Answer)> = None;
         for Command { place, text, shown } in commands(&page)? {
             if text == "echo $?" {
@@ -208,9 +284,7 @@ fn every_command_gives_what_the_page_shows() -> Result<()> {
             if let Some((command, answer)) = before.take().filter(|(_, answer)| answer.code != Some(0)) {
                 faults.push(format!("{command}: ended with {:?}: {}{}", answer.code, answer.out, answer.err));
             }
-            let Call { variables, arguments } = parse(&text).with_context(|| format!("{place}: {text}"))?;
-            let variables: Vec<_> = variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-            let answer = workdir.start(arguments.iter().map(String::as_str), &variables)?.wait()?;
+            let Some(answer) = trial.run(&text).with_context(|| format!("{place}: {text}"))? else { continue };
             if let Some(line) = missing(&shown, &answer) {
                 faults.push(format!("{place}: {text}\ndoes not print\n{line}\nbut\n{}{}", answer.out, answer.err));
             }

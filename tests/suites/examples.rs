@@ -1,12 +1,17 @@
 //! The examples of `deploy/examples`, run as a user runs them.
 
 use anyhow::{Context, Result};
+use nix::sys::signal::Signal;
 use penstock_tests::{
     penstock::{Answer, Workdir},
-    services::opensearch::OpenSearch,
+    services::{
+        kafka::{Kafka, Record},
+        opensearch::OpenSearch,
+        poll_until,
+    },
 };
 use serde_json::{Value, json};
-use std::{collections::BTreeSet, fs, sync::Arc};
+use std::{collections::BTreeSet, fs, sync::Arc, time::Duration};
 
 fn examples() -> Result<Workdir> {
     Workdir::with_copy_of("deploy/examples")
@@ -35,7 +40,7 @@ fn every_example_is_valid_and_has_a_test_here() -> Result<()> {
         let name = entry?.file_name().into_string().expect("a name in UTF-8");
         names.extend(name.strip_suffix(".yaml").map(str::to_owned));
     }
-    assert_eq!(names, ["csv-to-opensearch", "nested-json", "quickstart"].map(String::from).into());
+    assert_eq!(names, ["csv-to-opensearch", "kafka", "kafka-stream", "nested-json", "quickstart"].map(String::from).into());
     let answer = workdir.penstock(["validate", "deploy/examples"])?;
     assert_eq!((answer.code, answer.out.as_str()), (Some(0), ""), "{answer:?}");
     Ok(())
@@ -120,5 +125,61 @@ fn a_new_index_takes_over_the_alias_only_when_it_is_complete() -> Result<()> {
     let answer = run_shop(&workdir, &node, "shop-3")?;
     assert_eq!(answer.code, Some(1), "{answer:?}");
     assert_eq!(behind_alias(&node)?, ["products-shop-2"]);
+    Ok(())
+}
+
+/// How many letters a pipeline of a file has.
+fn letters(workdir: &Workdir, file: &str, environment: &[(&str, &str)]) -> Result<String> {
+    let answer = workdir.start(["dlq", "list", file, "--count"], environment)?.wait()?;
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    Ok(answer.out.trim().to_owned())
+}
+
+#[test]
+fn the_catalogue_flows_over_kafka_and_keeps_what_failed_in_a_topic() -> Result<()> {
+    let (workdir, servers) = (examples()?, Kafka::shared()?.bootstrap());
+    let environment = [("KAFKA", servers.as_str()), ("TOPIC_PREFIX", "examples.")];
+    let file = "deploy/examples/kafka.yaml";
+    let answer = workdir.start(["run", file, "--summary", "json"], &environment)?.wait()?;
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert_eq!(answer.summary()?["totals"], counts(302, 305, 601, 3, 3));
+    let documents = workdir.read_json_lines("deploy/examples/out/catalogue.jsonl")?;
+    assert_eq!(documents.len(), 601);
+    assert!(documents.iter().any(|document| document["id"] == "P-0004#sale" && document["product"] == "P-0004"), "{documents:?}");
+    assert_eq!(letters(&workdir, file, &environment)?, "3");
+    Ok(())
+}
+
+#[test]
+fn a_stream_of_outside_records_flows_without_a_run() -> Result<()> {
+    let (workdir, node, kafka) = (examples()?, node()?, Kafka::shared()?);
+    let (servers, search) = (kafka.bootstrap(), node.url());
+    let environment = [("KAFKA", servers.as_str()), ("TOPIC_PREFIX", "examples-stream."), ("OPENSEARCH", search.as_str())];
+    let file = "deploy/examples/kafka-stream.yaml";
+    kafka.create_topic("examples-stream.stock", 4)?;
+    kafka.create_topic("examples-stream.stock_fail", 1)?;
+    let role = workdir.start(["worker-indexer", file], &environment)?;
+    let keyless = Record { key: None, ..Record::new("", r#"{"id": "P-0003", "stock": "3"}"#) };
+    let records = [
+        Record::new("P-0001", r#"{"stock": 12}"#),
+        Record::new("P-0002", r#"{"stock": 1}"#),
+        Record::new("P-0002", r#"{"gone": true}"#),
+        Record::new("P-0001", r#"{"stock": "11"}"#),
+        keyless,
+        Record::new("P-0004", r#"{"stock": "#),
+        Record::new("P-0005", r#"{"stock": "many"}"#),
+    ];
+    kafka.produce("examples-stream.stock", &records)?;
+    let stock = |id: &str| node.get(&format!("/stock/_doc/{id}")).map(|(_, answer)| answer);
+    poll_until("the stream has arrived", Duration::from_secs(60), || {
+        let has = |id: &str, wanted: i64| stock(id).is_ok_and(|found| found["_source"]["stock"] == json!(wanted));
+        has("P-0001", 11) && has("P-0003", 3) && letters(&workdir, file, &environment).is_ok_and(|count| count == "2")
+    })
+    .with_context(|| role.err().unwrap_or_default())?;
+    assert_eq!(stock("P-0001")?["_version"].as_u64().map(|version| version >> 36), Some(3_329_280), "the place in the topic");
+    role.signal(Signal::SIGTERM)?;
+    let answer = role.wait()?;
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert_eq!(stock("P-0002")?["found"], json!(false), "deleted behind its creation");
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use penstock::{
-    courier::{Courier, CourierFigures, CourierSettings, KafkaReader, Outlet, Role, lanes},
+    courier::{Courier, CourierFigures, CourierSettings, KafkaReader, LetterTopic, Outlet, Role, lanes},
     event::{EventBatch, Outcome, Tag},
     indexers::EventSink,
     kafka::{Connection, PipelineNames},
@@ -58,6 +58,9 @@ impl SourceReader for Settling {
     }
 }
 
+/// The largest record of a topic.
+const RECORD: usize = 1_048_588;
+
 /// A way through topics of its own.
 fn through(kafka: &Kafka, count: usize) -> Result<Way> {
     static PIPELINES: AtomicU64 = AtomicU64::new(0);
@@ -68,17 +71,21 @@ fn through(kafka: &Kafka, count: usize) -> Result<Way> {
     for (topic, partitions) in [(names.source.clone(), 4), (names.fail.clone(), 1), (names.event("r-1")?, 1)] {
         kafka.create_topic(&topic, partitions)?;
     }
-    let acks = SourceAcks::start(&connection, 0, BTreeMap::new())?;
+    let acks = SourceAcks::start(&connection, RECORD, 0, BTreeMap::new())?;
     let publication = Publication { run: "r-1".into(), step: "s".into(), epoch: 0, replaced: false };
     let abort = CancellationToken::new();
     let writer = TopicWriter::new(&names.source, publication, acks, abort.child_token());
     let (ends, readers, outlet, _) = lanes(count);
+    let letters = LetterTopic { name: names.fail.clone(), largest_record: RECORD };
     let settings = CourierSettings {
         pipeline: pipeline.clone(),
         names,
         role: Role::WorkerIndexer,
         drain: CancellationToken::new(),
         abort: abort.clone(),
+        max_attempts: 3,
+        letters,
+        largest_record: RECORD,
         blamed: crossbeam_channel::never(),
         figures: Arc::new(CourierFigures::new(Role::WorkerIndexer, &pipeline)),
     };

@@ -1,4 +1,5 @@
 //! `docs/parity.md`: every rule has a row, and every row a test that is there, unless what it tells of comes later.
+//! The guides: every test that they name is there. They name tests in columns called `test` and in sections `The tests behind …`.
 
 use anyhow::{Context, Result};
 use std::{
@@ -33,8 +34,8 @@ fn rows() -> Result<Vec<Row>> {
     Ok(page.lines().filter_map(row).collect())
 }
 
-/// The names of all tests and other functions of the repository.
-fn functions() -> Result<BTreeSet<String>> {
+/// The names of all tests of the repository, also of those that a macro makes of a list.
+fn tests() -> Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     let mut folders: Vec<PathBuf> = ["worker", "crds", "tests"].map(|folder| repository().join(folder)).into();
     while let Some(folder) = folders.pop() {
@@ -44,7 +45,12 @@ fn functions() -> Result<BTreeSet<String>> {
                 folders.push(path);
             } else if path.extension().is_some_and(|ending| ending == "rs") {
                 let source = fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))?;
-                names.extend(source.split("fn ").skip(1).filter_map(|after| Some(after.split_once('(')?.0.to_owned())));
+                for after in ["#[test]", "#[tokio::test"].iter().flat_map(|mark| source.split(mark).skip(1)) {
+                    names.extend(after.split("fn ").nth(1).and_then(|after| Some(after.split_once('(')?.0.to_owned())));
+                }
+                if source.contains("fn $name()") {
+                    names.extend(source.lines().filter_map(|line| Some(line.trim().split_once(": ")?.0.to_owned())));
+                }
             }
         }
     }
@@ -60,11 +66,11 @@ fn every_rule_has_its_row_in_order() -> Result<()> {
 
 #[test]
 fn every_test_that_is_named_is_there_and_carries_the_number_of_its_rule() -> Result<()> {
-    let functions = functions()?;
+    let tests = tests()?;
     let mut faults = Vec::new();
     for Row { rule, test, .. } in rows()? {
         let Some(name) = test.strip_prefix('`').and_then(|test| test.strip_suffix('`')) else { continue };
-        if !functions.contains(name) {
+        if !tests.contains(name) {
             faults.push(format!("{rule}: there is no `{name}`"));
         } else if !name.split('_').any(|part| part == rule.to_lowercase()) {
             faults.push(format!("{rule}: `{name}` does not say that it is about this rule"));
@@ -78,5 +84,38 @@ fn every_test_that_is_named_is_there_and_carries_the_number_of_its_rule() -> Res
 fn only_what_comes_later_has_no_test() -> Result<()> {
     let untested: Vec<_> = rows()?.into_iter().filter(|row| row.test == "—" && !row.here.starts_with("later")).collect();
     assert!(untested.is_empty(), "{:?}", untested.iter().map(|row| &row.rule).collect::<Vec<_>>());
+    Ok(())
+}
+
+/// The names of tests on a page, each with its line.
+fn named(page: &str) -> Vec<(usize, &str)> {
+    let (mut is_section, mut is_column, mut named) = (false, false, Vec::new());
+    for (index, line) in page.lines().enumerate() {
+        if line.starts_with('#') {
+            is_section = line.starts_with("## The tests behind");
+        }
+        let last_cell = line.trim_end_matches('|').rsplit('|').next().filter(|_| line.starts_with('|')).map(str::trim);
+        is_column = last_cell == Some("test") || is_column && last_cell.is_some();
+        let part = if is_section { line } else { last_cell.filter(|_| is_column).unwrap_or_default() };
+        let quoted = part.split('`').skip(1).step_by(2).filter(|name| name.contains('_') && !name.contains('/'));
+        named.extend(quoted.map(|name| (index + 1, name)));
+    }
+    named
+}
+
+#[test]
+fn every_test_that_a_guide_names_is_there() -> Result<()> {
+    let (tests, mut found, mut faults) = (tests()?, 0, Vec::new());
+    for entry in fs::read_dir(repository().join("docs/guides")).context("failed to list docs/guides")? {
+        let path = entry?.path();
+        let page = fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))?;
+        for (line, name) in named(&page) {
+            found += 1;
+            if !tests.contains(name) {
+                faults.push(format!("{}:{line}: there is no test `{name}`", path.display()));
+            }
+        }
+    }
+    assert!(found > 40 && faults.is_empty(), "{found} named, {faults:#?}");
     Ok(())
 }

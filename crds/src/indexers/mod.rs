@@ -52,8 +52,9 @@ pub struct Indexer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub version_field: Option<String>,
-    /// Upper part of the versions under `versioning: External` over Kafka: minutes from 2020 to the creation of the topic, or to the
-    /// last time that it got partitions. It makes versions grow when offsets begin anew. The operator keeps it by itself.
+    /// Under `versioning: External` over Kafka, without a `versionField`, the place of a document in the topic is its version; this
+    /// number stands in front of it. Give the minutes from 2020 to the creation of the topic. Give those to now when the topic was made
+    /// anew or got partitions: offsets begin anew there, and would be refused as older than what the index has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 134_217_727))]
     pub version_generation: Option<u32>,

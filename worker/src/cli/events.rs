@@ -32,8 +32,9 @@ Examples:
   penstock events nightly.yaml --follow                    what comes, until interrupted
   penstock events nightly.yaml --json | jq 'select(.outcome == \"failed\")'
 
-EPOCH: a publisher begins. CHECKPOINT: up to where a successor goes on. FINISH, FAIL, DROP: how documents ended, in batches;
-CREATE: the descendants that they had. SNAPSHOT: all that is known, so that less need be read. COMPLETE: the step is accounted for.";
+EPOCH: a publisher begins. CHECKPOINT: up to where a successor goes on. FINISH, FAIL, DROP: how
+documents ended, in batches. CREATE: the descendants that they had. SNAPSHOT: all that is known, so
+that less need be read. COMPLETE: the step is accounted for.";
 
 /// Records that are read at once.
 const READ: usize = 500;

@@ -32,8 +32,9 @@ use clap::{Parser, Subcommand};
 use std::io::{self, Write};
 
 const AFTER_HELP: &str = "\
-Exit codes: 0 complete, 1 run failed, 2 wrong usage, 64 invalid configuration, 69 backend or broker not reachable,
-70 internal error, 75 interrupted with work remaining, 76 superseded by a newer publisher.";
+Exit codes: 0 complete, 1 run failed, 2 wrong usage, 64 invalid configuration, 69 backend or broker
+not reachable, 70 internal error, 75 interrupted with work remaining, 76 superseded by a newer
+publisher.";
 
 /// Brings documents into search engines and proves that none got lost.
 #[derive(Debug, Parser)]
@@ -130,6 +131,18 @@ mod tests {
         for command in Cli::command().get_subcommands() {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains("penstock "), "`penstock {} --help` shows no example", command.get_name());
+        }
+    }
+
+    #[test]
+    fn no_line_of_the_examples_is_wider_than_a_terminal() {
+        fn all(command: &clap::Command) -> Vec<&clap::Command> {
+            command.get_subcommands().flat_map(all).chain([command]).collect()
+        }
+        for command in all(&Cli::command()) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let wide: Vec<_> = help.lines().filter(|line| line.chars().count() > 100).collect();
+            assert!(wide.is_empty(), "`penstock {} --help` is broken twice at {wide:?}", command.get_name());
         }
     }
 }

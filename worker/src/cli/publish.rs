@@ -25,9 +25,10 @@ Examples:
   penstock publish manifests/ --run nightly --connector products --run-id nightly-17
   penstock publish manifests/ --run nightly --connector products --run-id nightly-17 --create-topics
 
-The same command again, with the same run id, goes on where a publisher that died has been: nothing is read or counted twice.
-The result is one line of JSON on standard output, and in --result-file. The exit code is 0 when every document is accounted
-for, 75 if it was interrupted (work remains), 76 if a newer publisher of the step has taken over.";
+The first one wants the topics to be there, the second one makes them. The same command again, with
+the same run id, goes on where a publisher that died has been; nothing is counted twice.
+The result is one line of JSON on standard output, and in --result-file. Exit codes: 0 every
+document is accounted for, 75 interrupted (work remains), 76 a newer publisher has taken over.";
 
 /// Arguments of `penstock publish`.
 #[derive(Debug, Args)]

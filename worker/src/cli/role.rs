@@ -26,13 +26,14 @@ use tokio::runtime::Runtime;
 
 const EXAMPLES: &str = "\
 Examples:
-  penstock worker manifests/                           the stages of all pipelines, from their source to their dest topics
-  penstock indexer manifests/ --pipeline products      from the dest topic of one pipeline to its backend
-  penstock worker-indexer manifests/                   both in one process, without a dest topic (mode WorkerIndexer)
+  penstock worker manifests/                        stages: from source to dest topics
+  penstock indexer manifests/ --pipeline products   from the dest topic of one pipeline to its index
+  penstock worker-indexer manifests/                both in one (pipelines of mode WorkerIndexer)
 
-Any number of these processes share the partitions of a pipeline. The topics must be there: `penstock publish --create-topics`,
-`penstock run` or the operator make them. SIGINT and SIGTERM stop reading and finish what is in flight (exit code 0, or 75 if
-the grace period is over); a second one ends at once. What was not finished is done again by whoever takes the partitions over.";
+Any number of these processes share the partitions of a pipeline. The topics must be there:
+`penstock publish --create-topics` or `penstock run` make them. SIGINT and SIGTERM stop reading and
+finish what is in flight (exit code 0, or 75 if the grace period is over); a second one ends at
+once. What was not finished is done again by whoever takes the partitions over.";
 
 /// How often the parts of the process are looked after.
 const LOOK: Duration = Duration::from_millis(100);

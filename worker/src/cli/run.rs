@@ -31,9 +31,11 @@ Examples:
   penstock run quickstart.yaml --limit 3 --preview   show what the stages do; writes nothing
   penstock run nightly.yaml --summary json | jq .    the summary for programs
 
-Everything is checked before anything is read; all problems are shown at once (exit code 64). SIGINT and SIGTERM stop
-reading and finish what is in flight (exit code 75); a second one ends at once. Failed documents alone leave the exit code
-at 0: use --max-failed or the run's failurePolicy.";
+Everything is checked before anything is read; all problems are shown at once (exit code 64).
+Pipelines with a kafkaRef flow over Kafka, with workers and indexers in this process; the same
+--run-id goes on with a run that was interrupted there. SIGINT and SIGTERM stop reading and finish
+what is in flight (exit code 75); a second one ends at once. Failed documents alone leave the exit
+code at 0: use --max-failed or the run's failurePolicy.";
 
 /// Arguments of `penstock run`.
 #[derive(Debug, Args)]
@@ -44,7 +46,7 @@ pub struct RunCommand {
     /// The run to execute, where the manifests hold several.
     #[arg(long, value_name = "NAME")]
     run: Option<String>,
-    /// Unique id of this execution, for `{runId}` and reports. Made up without it.
+    /// Unique id of this execution, for `{runId}` and reports; over Kafka the one to go on with. Made up without it.
     #[arg(long, value_name = "ID")]
     run_id: Option<String>,
     /// Stop each connector after so many records.

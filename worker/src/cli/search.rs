@@ -21,9 +21,9 @@ Examples:
 Queries:
   steel kettle            all of these words, in any field, in upper or lower case
   steel OR iron           one of them; AND, NOT and ( ) work as well; -word leaves out
-  \"steel kettle\"          the words next to each other; \"steel ket\"* the last one is the beginning of a word
+  \"steel kettle\"          the words next to each other; \"steel ket\"* for a beginning
   ket*                    words that begin like this
-  name:kettle             a word in a field; author.name:x in a field below another; maker\\ name:x with a space
+  name:kettle             a word in a field; author.name:x below another; maker\\ name:x
   name: IN [rake hoe]     one of these words
   price:12  new:true      a number or a boolean
   price:>12  price:[10 TO 20}   a range: [ ] with its ends, { } without; > >= < <= ; * is no bound
@@ -34,7 +34,7 @@ Queries:
   *                       all documents
   name:kettle^2           counts double for the order of the hits
 
-The exit code is 0 also if nothing was found, 2 for a query that makes no sense, 69 if there is no index.";
+The exit code is 0 also if nothing was found, 2 for a query without sense, 69 if there is no index.";
 
 /// Characters of a value that are shown.
 const SHOWN: usize = 160;

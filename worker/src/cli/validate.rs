@@ -20,7 +20,8 @@ Examples:
   penstock validate manifests/ --output json
   KAFKA=localhost:9092 penstock validate kafka.yaml
 
-Each problem is one line FILE:LINE:COLUMN: FIELD: what is wrong and how to cure it (further lines are indented).
+Each problem is one line FILE:LINE:COLUMN: FIELD: what is wrong and how to cure it. Further lines
+are indented.
 The exit code is 64 if there are problems, else 0.";
 
 /// Arguments of `penstock validate`.

@@ -52,9 +52,7 @@ impl Courier {
             Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic | RDKafkaErrorCode::UnknownTopicId) => {
                 Err(CourierError::TopicLost { topic: topic() })
             }
-            Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => {
-                Err(CourierError::Overtaken { topic: topic() })
-            }
+            Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => Err(CourierError::Overtaken { topic: topic() }),
             Some(RDKafkaErrorCode::TopicAuthorizationFailed | RDKafkaErrorCode::GroupAuthorizationFailed | RDKafkaErrorCode::Fatal) => {
                 Err(self.error(error))
             }

@@ -2,12 +2,12 @@
 
 use super::{
     lanes::{Kept, Outlet, Report},
-    outbox::{Events, Fault, Outbox},
+    outbox::{Events, Fault, LetterTopic, Outbox},
 };
 use crate::{
     event::{Detail, EventBatch, Outcome, Tag},
     kafka::{
-        Connection, KafkaError,
+        self, Connection, KafkaError,
         letter::{LetterContent, LetterHeaders},
     },
 };
@@ -43,15 +43,16 @@ impl Desk {
     ///
     /// # Errors
     /// The client refuses the settings of the connection.
-    pub fn new(connection: &Connection, fail_topic: &str, owner: DeskOwner) -> Result<(Self, Outlet), KafkaError> {
+    pub fn new(connection: &Connection, letters: LetterTopic, owner: DeskOwner) -> Result<(Self, Outlet), KafkaError> {
         let (sender, reports) = crossbeam_channel::unbounded();
         let log = owner.log.as_str().into();
-        Ok((Self { outbox: Outbox::new(connection, fail_topic)?, owner, log, reports }, Outlet::new(sender)))
+        let largest = letters.largest_record;
+        Ok((Self { outbox: Outbox::new(connection, letters, largest)?, owner, log, reports }, Outlet::new(sender)))
     }
 
     /// A document that Kafka found too large: it fails.
     pub fn too_large(&mut self, seq: u64, id: String, value: Vec<u8>) {
-        let reason = format!("the document has {} bytes, more than a record of the source topic may have", value.len());
+        let reason = kafka::too_large(value.len(), "source");
         let tag = Tag::source(seq);
         let stage = String::new();
         self.letter(&Kept { tag, id: id.clone(), stage: stage.clone(), reason: reason.clone(), attempts: 1, value, is_document: true });

@@ -20,8 +20,8 @@ mod tickets;
 pub use desk::{Desk, DeskOwner};
 pub use figures::{CourierFigures, Figures};
 pub use lanes::{KafkaReader, LaneEnds, Outlet, TopicDest, lanes};
-pub use outbox::Fault;
 pub(crate) use outbox::is_gone;
+pub use outbox::{Fault, LetterTopic};
 pub use role::Role;
 
 use crate::{
@@ -33,7 +33,10 @@ use crossbeam_channel::Receiver;
 use membership::{Change, Membership};
 use outbox::Outbox;
 use partitions::Leaving;
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::{
+    consumer::{BaseConsumer, Consumer},
+    types::RDKafkaErrorCode,
+};
 use record::{Held, HeldRecord};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -66,8 +69,14 @@ pub struct CourierSettings {
     pub drain: CancellationToken,
     /// End at once.
     pub abort: CancellationToken,
+    /// Where failed documents go.
+    pub letters: LetterTopic,
+    /// The largest record that every topic takes that the role writes to.
+    pub largest_record: usize,
     /// Tickets of documents at which a stage does not return, before the process ends because of them.
     pub blamed: Receiver<u64>,
+    /// How often a process may die at a document until the document fails.
+    pub max_attempts: u32,
     /// What is shown of it.
     pub figures: Arc<CourierFigures>,
 }
@@ -178,16 +187,17 @@ impl Courier {
         consumer.subscribe(&[&topic]).map_err(|error| connection.error(&error, Access::Read, Resource::topic(&topic)))?;
         let consumer = Arc::new(consumer);
         let committer = Committer::start(Arc::clone(&consumer), &topic).map_err(CourierError::Thread)?;
+        let intake = IntakeSettings { max_attempts: settings.max_attempts, ..IntakeSettings::default() };
         let dest = (settings.role == Role::Worker).then(|| Arc::from(settings.names.dest.as_str()));
         Ok(Self {
-            outbox: Outbox::new(connection, &settings.names.fail)?,
+            outbox: Outbox::new(connection, settings.letters.clone(), settings.largest_record)?,
             connection: Arc::clone(connection),
             topic,
             committer,
             consumer,
             lanes,
             tickets: Tickets::default(),
-            intake: Intake::new(IntakeSettings::default(), Instant::now(), unix_seconds()),
+            intake: Intake::new(intake, Instant::now(), unix_seconds()),
             dest,
             passages: HashMap::new(),
             logs: HashMap::new(),
@@ -272,7 +282,11 @@ impl Courier {
 
     /// What Kafka has acknowledged; whether there was something.
     fn take_answers(&mut self) -> Result<bool, CourierError> {
-        let answers = self.outbox.poll(Duration::ZERO)?;
+        let connection = &self.connection;
+        let answers = self.outbox.poll(Duration::ZERO).map_err(|fault| match connection.denied_to_write(&fault.topic, fault.code) {
+            Some(denied) => CourierError::Kafka(denied),
+            None => CourierError::Refused(fault),
+        })?;
         let moved = !answers.settled.is_empty() || !answers.refused.is_empty();
         for tag in answers.settled {
             if let Some((passage, offset)) = self.tickets.settle(tag) {
@@ -361,9 +375,13 @@ impl Courier {
         log
     }
 
-    /// A call about the topic that is read failed.
+    /// A call about the topic that is read, or the group, failed.
     fn error(&self, error: &rdkafka::error::KafkaError) -> CourierError {
-        self.connection.error(error, Access::Read, Resource::topic(&self.topic)).into()
+        let resource = match error.rdkafka_error_code() {
+            Some(RDKafkaErrorCode::GroupAuthorizationFailed) => Resource::group(self.settings.role.group(&self.settings.names)),
+            _ => Resource::topic(&self.topic),
+        };
+        self.connection.error(error, Access::Read, resource).into()
     }
 
     fn show(&mut self) {

@@ -9,9 +9,9 @@ use super::lanes::Kept;
 use crate::{
     event::{EventBatch, Outcome, Tag},
     kafka::{
-        Connection, KafkaError,
+        self, Connection, KafkaError,
         deliveries::{Deliveries, Delivery, Numbered, Refused},
-        header,
+        header, largest_value,
         letter::LetterHeaders,
     },
     messenger::kafka::intake::Offsets,
@@ -26,8 +26,6 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 /// Events with details of a record at most.
 const DETAILED_EVENTS: usize = 100;
-/// Room in a record for key and headers.
-const RECORD_OVERHEAD: usize = 16 * 1024;
 /// Reasons are cut to so many bytes in events; the dead letter has all of it.
 const LONGEST_REASON: usize = 1_000;
 
@@ -35,7 +33,9 @@ const LONGEST_REASON: usize = 1_000;
 pub(super) struct Outbox {
     producer: BaseProducer<Numbered>,
     deliveries: Deliveries,
-    fail_topic: String,
+    fail_topic: Arc<str>,
+    largest_letter: usize,
+    /// What is smaller than this is never refused for its size.
     largest_value: usize,
     /// What each record on its way will settle, by its number.
     shipments: VecDeque<Shipment>,
@@ -50,6 +50,15 @@ pub(super) struct Outbox {
     settled: Vec<Tag>,
     refused: Vec<Kept>,
     discarded: u64,
+}
+
+/// The dead letter topic.
+#[derive(Clone, Debug)]
+pub struct LetterTopic {
+    /// Its name.
+    pub name: String,
+    /// The largest record that it takes.
+    pub largest_record: usize,
 }
 
 /// Events of one publisher, on their way to its log.
@@ -87,16 +96,16 @@ pub(super) struct Answers {
 }
 
 impl Outbox {
-    pub fn new(connection: &Connection, fail_topic: &str) -> Result<Self, KafkaError> {
-        let config = connection.producer();
-        let largest = config.get("message.max.bytes").and_then(|text| text.parse().ok()).unwrap_or(1_000_000_usize);
+    /// An outbox for topics whose records have at most so many bytes.
+    pub fn new(connection: &Connection, letters: LetterTopic, largest: usize) -> Result<Self, KafkaError> {
         let deliveries = Deliveries::default();
-        let producer = connection.start(&config, deliveries.context(connection.context()))?;
+        let producer = connection.start(&connection.producer(largest), deliveries.context(connection.context()))?;
         Ok(Self {
             producer,
             deliveries,
-            fail_topic: fail_topic.into(),
-            largest_value: largest.saturating_sub(RECORD_OVERHEAD).max(1_024),
+            fail_topic: letters.name.into(),
+            largest_letter: largest_value(connection.largest_record(letters.largest_record)),
+            largest_value: largest_value(connection.largest_record(largest)),
             shipments: VecDeque::new(),
             first_shipment: 0,
             letters: Offsets::new(0),
@@ -135,13 +144,13 @@ impl Outbox {
         let number = self.next_letter;
         self.next_letter += 1;
         self.letters.begin(number);
-        let value = if value.len() > self.largest_value {
+        let value = if value.len() > self.largest_letter {
             headers.truncated = true;
-            &value[..self.largest_value]
+            &value[..self.largest_letter]
         } else {
             value
         };
-        let topic: Arc<str> = self.fail_topic.as_str().into();
+        let topic = Arc::clone(&self.fail_topic);
         self.send(&topic, None, id.as_bytes(), value, headers.to_kafka(), Shipment::Letter(number));
     }
 
@@ -193,7 +202,9 @@ impl Outbox {
                 self.discarded += tags.len() as u64;
                 self.settled.extend(tags);
             }
-            (Shipment::Result(tag), Err(Refused { record: Some((id, value)), .. })) => self.refused.push(too_large(tag, id, value)),
+            (Shipment::Result(tag), Err(Refused { record: Some((id, value)), .. })) if value.len() > self.largest_value => {
+                self.refused.push(too_large(tag, id, value))
+            }
             (Shipment::Answered, _) => {}
             (_, Err(Refused { topic, code, .. })) => return Err(Fault { topic, code }),
         }
@@ -298,11 +309,7 @@ pub(crate) fn is_gone(code: RDKafkaErrorCode) -> bool {
 }
 
 fn too_large(tag: Tag, id: String, value: Vec<u8>) -> Kept {
-    let reason = format!(
-        "the document has {} bytes after the stages, more than a record of the dest topic may have; \
-         make it smaller, or raise max.message.bytes of the topic and message.max.bytes in the KafkaConnection's properties",
-        value.len()
-    );
+    let reason = kafka::too_large(value.len(), "dest");
     Kept { tag, id, stage: String::new(), reason, attempts: 1, value, is_document: true }
 }
 

@@ -176,6 +176,12 @@ impl Connection {
     pub fn error_of(&self, code: Code, detail: Option<&str>, access: Access, resource: Resource) -> KafkaError {
         KafkaError::of(&self.servers, code, detail, access, resource, self.context.trouble())
     }
+
+    /// The right that is missing to write to a topic, if that is what a code says.
+    pub fn denied_to_write(&self, topic: &str, code: Code) -> Option<KafkaError> {
+        let error = self.error_of(code, None, Access::Write, Resource::topic(topic));
+        matches!(error, KafkaError::Denied { .. }).then_some(error)
+    }
 }
 
 impl fmt::Debug for Connection {

@@ -42,6 +42,24 @@ const FAST_CONSUMER: [(&str, &str); 6] = [
     ("fetch.wait.max.ms", "50"),
 ];
 
+/// The largest record of the client, where nothing else is said.
+const CLIENT_LARGEST: usize = 1_000_000;
+/// Room in a record for key and headers.
+const RECORD_OVERHEAD: usize = 16 * 1024;
+
+/// How large a value may be in a record of at most so many bytes, with key and headers.
+pub fn largest_value(record: usize) -> usize {
+    record.saturating_sub(RECORD_OVERHEAD).max(record / 4)
+}
+
+/// Why a document fails that is too large for a topic (`source`, `dest`).
+pub fn too_large(bytes: usize, topic: &str) -> String {
+    format!(
+        "the document has {bytes} bytes, more than a record of the {topic} topic may have; make it smaller, or raise \
+         max.message.bytes of the topic and message.max.bytes in the KafkaConnection's properties"
+    )
+}
+
 impl Connection {
     /// Starts a client.
     ///
@@ -51,9 +69,19 @@ impl Connection {
         self.client_of(|_| config.create_with_context(context))
     }
 
-    /// The settings of a producer.
-    pub fn producer(&self) -> ClientConfig {
-        with(self.client(), &SAFE_PRODUCER, &FAST_PRODUCER)
+    /// The settings of a producer for topics that take records of so many bytes at most.
+    pub fn producer(&self, largest: usize) -> ClientConfig {
+        let mut config = with(self.client(), &SAFE_PRODUCER, &FAST_PRODUCER);
+        // a broker refuses a batch as a whole: one record that is too large must be alone in it
+        if number(&config, "batch.size").is_none_or(|size| size > largest) {
+            config.set("batch.size", largest.max(1).to_string());
+        }
+        config
+    }
+
+    /// The largest record that the client sends to a topic that takes so many bytes.
+    pub fn largest_record(&self, largest: usize) -> usize {
+        number(&self.client(), "message.max.bytes").unwrap_or(CLIENT_LARGEST).min(largest)
     }
 
     /// The settings of a member of a consumer group.
@@ -62,6 +90,10 @@ impl Connection {
         config.set("group.id", group);
         config
     }
+}
+
+fn number(config: &ClientConfig, name: &str) -> Option<usize> {
+    config.get(name)?.parse().ok()
 }
 
 fn with(mut config: ClientConfig, safe: &[(&str, &str)], fast: &[(&str, &str)]) -> ClientConfig {

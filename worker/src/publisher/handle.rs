@@ -11,6 +11,7 @@ use crate::{
     document::{Document, LOG_TARGET, Row},
     event::{Detail, EventBatch, Outcome, Tag},
     indexers::{Content, DeadLetter, EventSink, Letter},
+    kafka,
     messenger::{Closed, SourceWriter, WriteError},
 };
 use parking_lot::Mutex;
@@ -152,11 +153,7 @@ impl<W: SourceWriter> Publisher<W> {
             Ok(()) => self.handed_on(after),
             Err(WriteError::Closed) => return Err(self.stop(PublisherEnd::Stopped)),
             Err(WriteError::TooLarge { id, value }) => {
-                let reason = format!(
-                    "the document has {} bytes, more than a record of the source topic may have; split it, or raise \
-                     max.message.bytes of the topic and message.max.bytes in the KafkaConnection's properties",
-                    value.len()
-                );
+                let reason = kafka::too_large(value.len(), "source");
                 self.fail_numbered(seq, RecordFault { id, reason, raw: value }, after)?;
             }
         }

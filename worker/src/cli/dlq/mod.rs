@@ -15,10 +15,10 @@ use clap::{Args, Subcommand};
 
 const EXAMPLES: &str = "\
 Examples:
-  penstock dlq list books.yaml                              every letter: where, when, stage, id, reason
-  penstock dlq show books.yaml --id p-11                    the document with all that is known of its failure
-  penstock dlq replay books.yaml --stage price --dry-run    what would be brought in again
-  penstock dlq purge books.yaml --run nightly-4f2a91c0      remove the letters of a run
+  penstock dlq list books.yaml                             every letter with its reason
+  penstock dlq show books.yaml --id p-11                   a document, and all that is known of it
+  penstock dlq replay books.yaml --stage price --dry-run   what would be brought in again
+  penstock dlq purge books.yaml --run nightly-4f2a91c0     remove the letters of a run
 
 Letters stay until they are removed, also those that were brought in again.";
 

@@ -17,9 +17,10 @@ Examples:
   penstock dlq purge books.yaml --run nightly --until 30d --dry-run
   penstock dlq purge books.yaml --all
 
-Kafka removes records from the front of a topic only. So letters that are not meant are copied to the end first; when all of
-them are acknowledged, everything up to the old end is removed. Interrupted in between, letters stand there twice, which does
-no harm: the other commands show each once.";
+Kafka removes records from the front of a topic only. So letters that are not meant are copied to
+the end first; when all of them are acknowledged, everything up to the old end is removed.
+Interrupted in between, letters stand there twice, which does no harm: the other commands show each
+once.";
 
 /// Arguments of `penstock dlq purge`.
 #[derive(Debug, Args)]

@@ -21,8 +21,8 @@ Examples:
   penstock dlq replay books.yaml --all
   penstock dlq replay books.yaml --id p-11 --force         also if the id has come again since
 
-What failed in a stage goes through all stages again, what failed at the indexer goes there at once. A finished run is not
-amended. Letters stay: remove them with `penstock dlq purge`.";
+What failed in a stage goes through all stages again, what failed at the indexer goes there at once.
+A finished run is not amended. Letters stay: remove them with `penstock dlq purge`.";
 
 /// Arguments of `penstock dlq replay`.
 #[derive(Debug, Args)]

@@ -84,13 +84,14 @@ pub struct Acknowledged {
 }
 
 impl SourceAcks {
-    /// Starts the producer. Numbers begin behind the last valid one of earlier publishers, whose offsets are known.
+    /// Starts the producer for a topic whose records have at most so many bytes. Numbers begin behind the last valid one of earlier
+    /// publishers, whose offsets are known.
     ///
     /// # Errors
     /// The client refuses the settings of the connection.
-    pub fn start(connection: &Connection, last_valid: u64, offsets: BTreeMap<u32, u64>) -> Result<Arc<Self>, KafkaError> {
+    pub fn start(connection: &Connection, largest: usize, last_valid: u64, offsets: BTreeMap<u32, u64>) -> Result<Arc<Self>, KafkaError> {
         let deliveries = Deliveries::default();
-        let producer = connection.start(&connection.producer(), deliveries.context(connection.context()))?;
+        let producer = connection.start(&connection.producer(largest), deliveries.context(connection.context()))?;
         let on_their_way = Offsets::new(last_valid + 1);
         let state = Mutex::new(State { on_their_way, offsets, too_large: Vec::new(), fault: None });
         Ok(Arc::new(Self { producer, deliveries, state }))

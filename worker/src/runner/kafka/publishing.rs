@@ -126,10 +126,11 @@ fn prepare(step: &Step<'_>, route: &Route, options: KafkaOptions) -> Result<(), 
 }
 
 /// Kafka does not take a record of ours.
-fn refused(topic: String, code: RDKafkaErrorCode) -> StepError {
-    match courier::is_gone(code) {
-        true => CourierError::TopicLost { topic }.into(),
-        false => StepError::Refused { topic, reason: code.to_string() },
+fn refused(route: &Route, topic: String, code: RDKafkaErrorCode) -> StepError {
+    match route.connection.denied_to_write(&topic, code) {
+        Some(denied) => denied.into(),
+        None if courier::is_gone(code) => CourierError::TopicLost { topic }.into(),
+        None => StepError::Refused { topic, reason: code.to_string() },
     }
 }
 
@@ -173,7 +174,7 @@ impl<'a, 'b> Publishing<'a, 'b> {
             step.context.runtime.block_on(actions::run(&step.connector.pre, &step.context, When::Pre))?;
         }
         let roles = if options.all_roles { Some(start_roles(step, route)?) } else { None };
-        let acks = SourceAcks::start(&route.connection, after, source_offsets)?;
+        let acks = SourceAcks::start(&route.connection, route.largest_record(&route.names.source), after, source_offsets)?;
         let checkpoints = Arc::new(Mutex::new(CheckpointTracker::new(epoch, after, resume.clone())));
         let owner = DeskOwner {
             run: step.context.run_id.clone(),
@@ -182,7 +183,7 @@ impl<'a, 'b> Publishing<'a, 'b> {
             epoch,
             log: log_topic,
         };
-        let (desk, outlet) = Desk::new(&route.connection, &route.names.fail, owner)?;
+        let (desk, outlet) = Desk::new(&route.connection, route.dead_letter_topic(), owner)?;
         let is_over = ended || complete.is_some();
         let facts = Facts {
             source: if is_over { Source::Exhausted } else { Source::Reading },
@@ -342,6 +343,7 @@ impl<'a, 'b> Publishing<'a, 'b> {
 
     /// What Kafka has acknowledged of documents, letters and events of our own.
     fn take_acknowledged(&mut self) -> Result<(), StepError> {
+        let refused = |topic, code| refused(self.route, topic, code);
         let acknowledged = self.acks.poll(Duration::ZERO).map_err(|fault| refused(fault.topic, fault.code))?;
         for TooLarge { seq, id, value } in acknowledged.too_large {
             self.desk.too_large(seq, id, value);

@@ -12,7 +12,7 @@ use crate::{
     worker_lane::{LaneError, LaneOutputs, WorkerLane},
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use penstock_crds::PipelineSpec;
+use penstock_crds::{PipelineSpec, pool::Pool};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -45,6 +45,14 @@ pub struct RolePlan<'a> {
     pub courier: Arc<CourierFigures>,
 }
 
+/// What the pipeline says of the processes of a role.
+fn pool_of(role: Role, pipeline: &PipelineSpec) -> &Pool {
+    match (role, &pipeline.indexers) {
+        (Role::Indexer, Some(indexers)) => indexers,
+        _ => &pipeline.workers,
+    }
+}
+
 /// How a role ended.
 #[derive(Debug)]
 pub enum RoleEnd {
@@ -75,20 +83,28 @@ struct StuckWatch {
     lanes: Vec<Arc<LaneProgress>>,
     stages: Vec<String>,
     blame: Sender<u64>,
-    seen: Option<Instant>,
+    /// The number of the document, and when it was blamed.
+    blamed: Option<(u64, Instant)>,
 }
 
 impl StuckWatch {
     /// The error to end with, once the mark has had time to be committed.
     fn look(&mut self) -> Option<StepError> {
-        let stuck = self.health.stuck_among(&self.lanes)?;
-        let seen = *self.seen.get_or_insert_with(|| {
-            // without the courier there is nobody to mark it
-            let _ = self.blame.send(stuck.number);
-            Instant::now()
-        });
+        let Some(stuck) = self.health.stuck_among(&self.lanes) else {
+            self.blamed = None;
+            return None;
+        };
+        let since = match self.blamed {
+            Some((number, since)) if number == stuck.number => since,
+            _ => {
+                // without the courier there is nobody to mark it
+                let _ = self.blame.send(stuck.number);
+                Instant::now()
+            }
+        };
+        self.blamed = Some((stuck.number, since));
         let stage = self.stages.get(stuck.stage).cloned().unwrap_or_default();
-        (seen.elapsed() > MARKING).then(|| StepError::Stuck { stage, id: stuck.id, seconds: stuck.since.as_secs() })
+        (since.elapsed() > MARKING).then(|| StepError::Stuck { stage, id: stuck.id, seconds: stuck.since.as_secs() })
     }
 }
 
@@ -113,23 +129,33 @@ impl RoleThreads {
     pub fn start(plan: RolePlan<'_>) -> Result<Self, StepError> {
         let (sender, messages) = crossbeam_channel::unbounded();
         let (drain, abort, stop) = (CancellationToken::new(), CancellationToken::new(), plan.context.stop.child_token());
-        let count = plan.pipeline.workers.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), |n| n as usize);
+        let count = pool_of(plan.role, plan.pipeline)
+            .threads
+            .map_or_else(|| thread::available_parallelism().map_or(1, usize::from), |n| n as usize);
         let (ends, watched) = start_lanes(&plan, count, &stop, &sender)?;
         let lanes = watched.len();
         let (blame, blamed) = crossbeam_channel::unbounded();
+        let letters = plan.route.dead_letter_topic();
+        let largest_record = match plan.role {
+            Role::Worker => letters.largest_record.min(plan.route.largest_record(&plan.route.names.dest)),
+            Role::Indexer | Role::WorkerIndexer => letters.largest_record,
+        };
         let settings = CourierSettings {
+            letters,
+            largest_record,
             pipeline: plan.context.pipeline.clone(),
             names: plan.route.names.clone(),
             role: plan.role,
             drain: drain.clone(),
             abort: abort.clone(),
+            max_attempts: u32::try_from(plan.pipeline.dead_letter.max_attempts).unwrap_or(1),
             blamed,
             figures: Arc::clone(&plan.courier),
         };
         spawn_courier(plan.route, settings, ends, sender)?;
         let stages = plan.pipeline.stages.iter().enumerate().map(|(index, stage)| stage.display_name(index)).collect();
         let health = Arc::clone(&plan.health);
-        let stuck = plan.exit_on_stuck.then(|| StuckWatch { health, lanes: watched, stages, blame, seen: None });
+        let stuck = plan.exit_on_stuck.then(|| StuckWatch { health, lanes: watched, stages, blame, blamed: None });
         Ok(Self { role: plan.role, messages, drain, abort, stop, lanes_left: lanes, courier: None, stuck, failure: None })
     }
 
@@ -289,6 +315,23 @@ fn start_lanes(
         }
         .map_err(|source| StepError::System { what: "start a thread for a lane", source })?;
     }
-    plan.health.watch(watched.clone(), plan.pipeline.workers.max_processing.get());
+    plan.health.watch(watched.clone(), pool_of(plan.role, plan.pipeline).max_processing.get());
     Ok((ends, watched))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indexers_have_settings_of_their_own_or_those_of_the_workers() {
+        let lanes = |role, more: &str| {
+            let spec = format!(r#"{{"indexer": {{"nop": {{}}}}, "workers": {{"threads": 3}}{more}}}"#);
+            let pipeline: PipelineSpec = serde_json::from_str(&spec).expect("a pipeline");
+            pool_of(role, &pipeline).threads
+        };
+        let own = r#", "indexers": {"threads": 5}"#;
+        assert_eq!([Role::Worker, Role::Indexer, Role::WorkerIndexer].map(|role| lanes(role, own)), [Some(3), Some(5), Some(3)]);
+        assert_eq!(lanes(Role::Indexer, ""), Some(3));
+    }
 }

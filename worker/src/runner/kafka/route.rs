@@ -2,9 +2,10 @@
 
 use crate::{
     context::StepContext,
+    courier::LetterTopic,
     kafka::{
         Connection, KafkaError, PipelineNames,
-        admin::{Admin, End},
+        admin::{Admin, ConfigOf, End},
     },
     manifest::{Manifests, Object},
     runner::StepError,
@@ -17,6 +18,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 const FIRST_ANSWER: Duration = Duration::from_secs(25);
 /// How long one answer of the brokers may take.
 const ANSWER: Duration = Duration::from_secs(15);
+/// The largest record of a topic, where nothing else is said.
+const USUAL_RECORD: usize = 1_048_588;
 /// What nobody may remove before it was read.
 const FOR_EVER: [(&str, &str); 3] = [("cleanup.policy", "delete"), ("retention.ms", "-1"), ("retention.bytes", "-1")];
 
@@ -145,6 +148,25 @@ impl Route {
     /// The run id cannot stand in the name of a topic.
     pub fn log(&self, run_id: &str) -> Result<String, StepError> {
         self.names.event(run_id).map_err(|error| StepError::Topics(error.to_string()))
+    }
+
+    /// The largest record that a topic takes; what is usual, where it may not be asked.
+    pub(super) fn largest_record(&self, topic: &str) -> usize {
+        match self.admin.config(ConfigOf::Topic(topic)) {
+            Ok(config) => {
+                let largest = config.get("max.message.bytes").and_then(|entry| entry.value.as_ref()?.parse().ok());
+                largest.unwrap_or(USUAL_RECORD)
+            }
+            Err(error) => {
+                tracing::debug!(topic, %error, "its settings cannot be shown; the usual ones are assumed");
+                USUAL_RECORD
+            }
+        }
+    }
+
+    /// Where failed documents go.
+    pub(super) fn dead_letter_topic(&self) -> LetterTopic {
+        LetterTopic { name: self.names.fail.clone(), largest_record: self.largest_record(&self.names.fail) }
     }
 
     /// Where a group stands in a topic, by partition.
