@@ -13,6 +13,7 @@ mod kafka_contract;
 mod kafka_dlq;
 mod kafka_leaving;
 mod kafka_log;
+mod kafka_losing;
 mod kafka_messenger;
 mod kafka_order;
 mod kafka_outside;
