@@ -189,7 +189,7 @@ fn row_21_a_topic_with_several_partitions_is_no_log() -> Result<()> {
 }
 
 #[test]
-fn a_record_that_is_none_of_ours_is_named() -> Result<()> {
+fn a_record_that_is_none_of_ours_is_named_s27() -> Result<()> {
     let kafka = Kafka::shared()?;
     let log = log(kafka, "log-strange")?;
     claim(&log, "products")?;

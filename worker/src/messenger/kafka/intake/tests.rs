@@ -147,7 +147,7 @@ fn row_13_no_record_at_or_beyond_the_committed_limit_starts_and_commits_move_it_
 }
 
 #[test]
-fn a_failed_commit_is_sent_again_in_a_while_and_opens_nothing() {
+fn a_failed_commit_is_sent_again_in_a_while_and_opens_nothing_s24() {
     let mut bench = Bench::new(settings(10));
     bench.take_over(0, 0);
     let commits = bench.intake.commit_due(bench.now);
