@@ -26,6 +26,8 @@ fn operations_keep_their_order_while_workers_and_indexers_come_and_go() -> Resul
     let versions = Versions { partitions: 8, count: 12_000, ids: 2_500, rate: 2_000, ..Versions::default() };
     let recorder = Recorder::start()?;
     let site = Site::versions(Kafka::shared()?, &recorder, "order.", &versions)?;
+    // nobody is to be taken for dead on a busy machine
+    site.change("session.timeout.ms: \"1500\"", "session.timeout.ms: \"30000\"")?;
     let done = |count: usize| poll_until("documents arrive", LIMIT, || recorder.operations("order") >= count);
     let (worker, indexer) = (site.role("worker")?, site.role("indexer")?);
     let publisher = site.publish("c", "order-1")?;
