@@ -36,6 +36,8 @@ use story::Story;
 
 /// How long a schedule may take from its start to the publisher's end.
 const LIMIT: Duration = Duration::from_secs(100);
+/// A schedule that takes longer tells its story.
+const SLOW: Duration = Duration::from_secs(30);
 /// How long it may take until nothing is left over.
 const CALM: Duration = Duration::from_secs(40);
 
@@ -83,6 +85,7 @@ impl Broker {
 ///
 /// # Errors
 /// The stories of all that failed.
+#[expect(clippy::print_stdout, reason = "the command tells how it goes")]
 pub fn run_all(seed: u64, schedules: u64, at_a_time: usize) -> Result<()> {
     let folder = tempfile::tempdir().context("failed to create a folder for Kafka")?;
     let (broker, recorder) = (Broker::start(folder.path())?, Recorder::start()?);
@@ -95,10 +98,15 @@ pub fn run_all(seed: u64, schedules: u64, at_a_time: usize) -> Result<()> {
                 let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
                 while let Some(seed) = take() {
                     let begun = Instant::now();
-                    let failed = run(&broker, &recorder, seed).err();
-                    println!("schedule {seed}: {} in {:.1?}", if failed.is_some() { "FAILED" } else { "ok" }, begun.elapsed());
-                    if let Some(error) = failed {
-                        println!("{error:#}");
+                    let mut story = Story::new();
+                    let ended = run(&broker, &recorder, seed, &mut story);
+                    println!("schedule {seed}: {} in {:.1?}", if ended.is_ok() { "ok" } else { "FAILED" }, begun.elapsed());
+                    // what takes long is worth a look
+                    if ended.is_err() || begun.elapsed() > SLOW {
+                        println!("{story}");
+                    }
+                    if let Err(error) = ended {
+                        println!("schedule {seed}: {error:#}");
                         failures.lock().unwrap_or_else(PoisonError::into_inner).push(seed);
                     }
                 }
@@ -112,12 +120,11 @@ pub fn run_all(seed: u64, schedules: u64, at_a_time: usize) -> Result<()> {
 }
 
 /// Runs the schedule of a seed.
-fn run(broker: &Broker, recorder: &Recorder, seed: u64) -> Result<()> {
+fn run(broker: &Broker, recorder: &Recorder, seed: u64, story: &mut Story) -> Result<()> {
     let plan = Plan::new(seed);
-    let mut story = Story::new();
     let outline = Plan { input: format!("{} lines", plan.input.lines().count()), ..plan.clone() };
     story.add(format!("{outline:?}"));
-    play(broker, recorder, &plan, &mut story).map_err(|error| error.context(format!("seed {seed}:\n{story}\n")))
+    play(broker, recorder, &plan, story)
 }
 
 fn play(broker: &Broker, recorder: &Recorder, plan: &Plan, story: &mut Story) -> Result<()> {
