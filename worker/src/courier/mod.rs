@@ -1,8 +1,8 @@
 //! The one thread of a process that talks to Kafka: it reads records, hands them to the lanes, sends what comes of them, and
 //! commits an offset only when everything that its record led to is acknowledged.
 //!
-//! It never waits for a lane: what is in work is bounded in number and bytes by pausing the partitions, so the consumer is polled
-//! at all times and a slow backend is no reason to lose them.
+//! It never waits for a lane: what is in work is bounded in number and bytes, beyond which the queues of the partitions are left
+//! alone. The consumer itself is polled at all times, so a slow backend is no reason to lose partitions.
 
 mod arrivals;
 mod committer;
@@ -13,6 +13,7 @@ mod lanes;
 mod membership;
 mod outbox;
 mod partitions;
+mod queues;
 mod record;
 mod role;
 mod tickets;
@@ -33,10 +34,11 @@ use crossbeam_channel::Receiver;
 use membership::{Change, Membership};
 use outbox::Outbox;
 use partitions::Leaving;
+use queues::Queues;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use record::{Held, HeldRecord};
+use record::HeldRecord;
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     rc::Rc,
     sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -47,9 +49,10 @@ use tokio_util::sync::CancellationToken;
 /// Records in work at most, and their bytes. At half of it reading goes on.
 const MOST_RECORDS: usize = 50_000;
 const MOST_BYTES: u64 = 16 * 1024 * 1024;
-/// Records read between two looks at everything else.
-const READ: u64 = 512;
-/// How long to wait for something to happen while work is on its way, and while there is none.
+/// Records of a partition read between two looks at everything else.
+const READ: usize = 256;
+/// How long to wait for something to happen while work is on its way, and while there is none. Records, reports and answers to
+/// commits end the wait; acknowledgements and changes of time do not.
 const BUSY_WAIT: Duration = Duration::from_millis(1);
 const IDLE_WAIT: Duration = Duration::from_millis(50);
 
@@ -142,6 +145,8 @@ pub struct Courier {
     /// The topic that is read.
     topic: String,
     committer: Committer,
+    /// They go before the consumer does.
+    queues: Queues,
     consumer: Arc<BaseConsumer<Membership>>,
     outbox: Outbox,
     lanes: LaneEnds,
@@ -154,13 +159,12 @@ pub struct Courier {
     logs: HashMap<String, Option<Arc<str>>>,
     /// Records that ended the process too often, and are not failed yet.
     set_aside: BTreeMap<(u32, u64), HeldRecord>,
-    /// Records that may not start yet.
-    held: BTreeMap<u32, Held>,
+    /// By partition the record that may not start yet; nothing is read behind it.
+    held: BTreeMap<u32, HeldRecord>,
     /// The partitions, with their tenure.
     owned: BTreeMap<u32, u64>,
     /// Commits that are not answered, by partition.
     commits: BTreeMap<u32, u64>,
-    paused: BTreeSet<u32>,
     leaving: Option<Leaving>,
     unfollowed: Option<Change>,
     header: Vec<u8>,
@@ -176,8 +180,10 @@ impl Courier {
     /// The settings of the connection are refused by the client.
     pub fn new(connection: &Arc<Connection>, settings: CourierSettings, lanes: LaneEnds) -> Result<Self, CourierError> {
         let (topic, group) = (settings.role.topic(&settings.names).to_owned(), settings.role.group(&settings.names));
-        let consumer: BaseConsumer<Membership> = connection.start(&connection.consumer(group), Membership::new(connection.context()))?;
+        let mut consumer: BaseConsumer<Membership> =
+            connection.start(&connection.consumer(group), Membership::new(connection.context()))?;
         consumer.subscribe(&[&topic]).map_err(|error| connection.error(&error, Access::Read, Resource::topic(&topic)))?;
+        let queues = Queues::new(&mut consumer, &topic);
         let consumer = Arc::new(consumer);
         let committer = Committer::start(Arc::clone(&consumer), &topic).map_err(CourierError::Thread)?;
         let dest = (settings.role == Role::Worker).then(|| Arc::from(settings.names.dest.as_str()));
@@ -187,6 +193,7 @@ impl Courier {
             connection: Arc::clone(connection),
             topic,
             committer,
+            queues,
             consumer,
             lanes,
             tickets: Tickets::default(),
@@ -198,7 +205,6 @@ impl Courier {
             held: BTreeMap::new(),
             owned: BTreeMap::new(),
             commits: BTreeMap::new(),
-            paused: BTreeSet::new(),
             leaving: None,
             unfollowed: None,
             header: Vec::new(),
@@ -241,36 +247,46 @@ impl Courier {
                 return Ok(CourierEnd::Drained);
             }
             if !moved {
-                self.wait()?;
+                self.wait();
             }
         }
     }
 
     /// Reads some records, as far as they may be read; whether there were some. Serves the client's callbacks in any case.
     fn read(&mut self) -> Result<bool, CourierError> {
-        let consumer = Arc::clone(&self.consumer);
-        let before = self.read;
-        while self.read - before < READ
-            && let Some(polled) = consumer.poll(Duration::ZERO)
-        {
+        let (consumer, before) = (Arc::clone(&self.consumer), self.read);
+        while let Some(polled) = consumer.poll(Duration::ZERO) {
             self.arrived(polled)?;
+        }
+        if self.is_full || self.is_draining {
+            return Ok(false);
+        }
+        for (partition, queue) in self.queues.all() {
+            for _ in 0..READ {
+                if self.held.contains_key(&partition) {
+                    break;
+                }
+                let Some(polled) = queue.poll(Duration::ZERO) else { break };
+                self.arrived(polled)?;
+            }
         }
         Ok(self.read > before)
     }
 
     /// Nothing happens: waits a little for something that does.
-    fn wait(&mut self) -> Result<(), CourierError> {
+    fn wait(&mut self) {
         let is_idle =
             self.tickets.is_empty() && self.outbox.is_empty() && self.leaving.is_none() && self.held.is_empty() && self.commits.is_empty();
-        if is_idle {
-            let consumer = Arc::clone(&self.consumer);
-            if let Some(polled) = consumer.poll(IDLE_WAIT) {
-                self.arrived(polled)?;
-            }
-        } else if let Ok(report) = self.lanes.reports.recv_timeout(BUSY_WAIT) {
-            self.take_report(report);
+        crossbeam_channel::select! {
+            recv(self.queues.woken) -> _ => {}
+            recv(self.lanes.reports) -> report => if let Ok(report) = report {
+                self.take_report(report);
+            },
+            recv(self.committer.answers) -> answer => if let Ok(answer) = answer {
+                self.take_commit(answer);
+            },
+            default(if is_idle { IDLE_WAIT } else { BUSY_WAIT }) => {}
         }
-        Ok(())
     }
 
     /// What Kafka has acknowledged; whether there was something.
@@ -295,7 +311,7 @@ impl Courier {
         }
     }
 
-    /// Pauses reading while too much is in work, and lets it go on again.
+    /// Stops reading while too much is in work, and lets it go on again.
     fn regulate(&mut self) {
         let (records, bytes) = (self.tickets.len(), self.tickets.bytes());
         if !self.is_full && (records >= MOST_RECORDS || bytes >= MOST_BYTES || self.outbox.is_full()) {
@@ -303,36 +319,6 @@ impl Courier {
         } else if self.is_full && records < MOST_RECORDS / 2 && bytes < MOST_BYTES / 2 && !self.outbox.is_full() {
             self.is_full = false;
         }
-        let is_closed = self.is_full || self.is_draining;
-        let partitions = self.owned.len();
-        let held = |partition: &u32| self.held.get(partition);
-        let resumed: Vec<u32> = self
-            .paused
-            .iter()
-            .copied()
-            .filter(|partition| !is_closed && held(partition).is_none_or(|held| held.has_room(partitions)))
-            .collect();
-        let reading = self.owned.keys().copied().filter(|partition| !self.paused.contains(partition));
-        let paused: Vec<u32> =
-            reading.filter(|partition| is_closed || held(partition).is_some_and(|held| held.is_full(partitions))).collect();
-        self.pause(&paused);
-        if !resumed.is_empty() {
-            if let Err(error) = self.consumer.resume(&self.list(&resumed)) {
-                tracing::warn!(topic = self.topic, %error, "failed to go on reading; trying again");
-                return;
-            }
-            self.paused.retain(|partition| !resumed.contains(partition));
-        }
-    }
-
-    fn pause(&mut self, partitions: &[u32]) {
-        if partitions.is_empty() {
-            return;
-        }
-        if let Err(error) = self.consumer.pause(&self.list(partitions)) {
-            tracing::warn!(topic = self.topic, %error, "failed to pause reading");
-        }
-        self.paused.extend(partitions);
     }
 
     /// Finishes what is in work; whether all of it is done and committed.
