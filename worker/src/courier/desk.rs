@@ -7,7 +7,7 @@ use super::{
 use crate::{
     event::{Detail, EventBatch, Outcome, Tag},
     kafka::{
-        Connection, KafkaError,
+        Connection, KafkaError, Traffic,
         letter::{LetterContent, LetterHeaders},
     },
 };
@@ -46,7 +46,7 @@ impl Desk {
     pub fn new(connection: &Connection, fail_topic: &str, owner: DeskOwner) -> Result<(Self, Outlet), KafkaError> {
         let (sender, reports) = crossbeam_channel::unbounded();
         let log = owner.log.as_str().into();
-        Ok((Self { outbox: Outbox::new(connection, fail_topic)?, owner, log, reports }, Outlet::new(sender)))
+        Ok((Self { outbox: Outbox::new(connection, fail_topic, Traffic::Reports)?, owner, log, reports }, Outlet::new(sender)))
     }
 
     /// A document that Kafka found too large: it fails.

@@ -26,7 +26,7 @@ pub(crate) use outbox::is_gone;
 pub use role::Role;
 
 use crate::{
-    kafka::{Access, Connection, KafkaError, PipelineNames, Resource},
+    kafka::{Access, Connection, KafkaError, PipelineNames, Resource, Traffic},
     messenger::kafka::intake::{Intake, IntakeSettings},
 };
 use committer::Committer;
@@ -41,6 +41,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     rc::Rc,
     sync::Arc,
+    thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use tickets::{Passage, Tickets};
@@ -186,10 +187,11 @@ impl Courier {
         let queues = Queues::new(&mut consumer, &topic);
         let consumer = Arc::new(consumer);
         let committer = Committer::start(Arc::clone(&consumer), &topic).map_err(CourierError::Thread)?;
+        let traffic = if settings.role == Role::Worker { Traffic::Documents } else { Traffic::Reports };
         let dest = (settings.role == Role::Worker).then(|| Arc::from(settings.names.dest.as_str()));
         let intake = IntakeSettings { max_attempts: settings.max_attempts, ..IntakeSettings::default() };
         Ok(Self {
-            outbox: Outbox::new(connection, &settings.names.fail)?,
+            outbox: Outbox::new(connection, &settings.names.fail, traffic)?,
             connection: Arc::clone(connection),
             topic,
             committer,
@@ -277,13 +279,22 @@ impl Courier {
     fn wait(&mut self) {
         let is_idle =
             self.tickets.is_empty() && self.outbox.is_empty() && self.leaving.is_none() && self.held.is_empty() && self.commits.is_empty();
+        let nothing = crossbeam_channel::never();
+        let results = if self.outbox.is_full() { &nothing } else { &self.lanes.results };
+        // the ends of lanes that have ended are always ready
         crossbeam_channel::select! {
             recv(self.queues.woken) -> _ => {}
-            recv(self.lanes.reports) -> report => if let Ok(report) = report {
-                self.take_report(report);
+            recv(results) -> results => match results {
+                Ok(results) => self.take_results(&results),
+                Err(_) => thread::sleep(BUSY_WAIT),
             },
-            recv(self.committer.answers) -> answer => if let Ok(answer) = answer {
-                self.take_commit(answer);
+            recv(self.lanes.reports) -> report => match report {
+                Ok(report) => self.take_report(report),
+                Err(_) => thread::sleep(BUSY_WAIT),
+            },
+            recv(self.committer.answers) -> answer => match answer {
+                Ok(answer) => self.take_commit(answer),
+                Err(_) => thread::sleep(BUSY_WAIT),
             },
             default(if is_idle { IDLE_WAIT } else { BUSY_WAIT }) => {}
         }

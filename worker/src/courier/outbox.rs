@@ -9,7 +9,7 @@ use super::lanes::Kept;
 use crate::{
     event::{EventBatch, Outcome, Tag},
     kafka::{
-        Connection, KafkaError,
+        Connection, KafkaError, Traffic,
         deliveries::{Deliveries, Delivery, Numbered, Refused},
         header,
         letter::LetterHeaders,
@@ -87,8 +87,8 @@ pub(super) struct Answers {
 }
 
 impl Outbox {
-    pub fn new(connection: &Connection, fail_topic: &str) -> Result<Self, KafkaError> {
-        let config = connection.producer();
+    pub fn new(connection: &Connection, fail_topic: &str, traffic: Traffic) -> Result<Self, KafkaError> {
+        let config = connection.producer(traffic);
         let largest = config.get("message.max.bytes").and_then(|text| text.parse().ok()).unwrap_or(1_000_000_usize);
         let deliveries = Deliveries::default();
         let producer = connection.start(&config, deliveries.context(connection.context()))?;

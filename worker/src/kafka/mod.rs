@@ -28,5 +28,6 @@ pub use context::KafkaContext;
 pub use error::{Access, Fault, KafkaError, Resource, TlsFault};
 pub use names::PipelineNames;
 pub use on_delivery::OnDelivery;
+pub use profiles::Traffic;
 pub use properties::check;
 pub use states::Trouble;
