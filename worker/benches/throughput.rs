@@ -5,24 +5,18 @@
 
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
-use anyhow::{Context, Result, ensure};
-use nix::sys::resource::{UsageWho, getrusage};
+mod job;
+
+use anyhow::{Context, Result};
+use job::{FIVE_STAGES, Taken, median};
 use std::{
     env, fs,
-    io::{BufWriter, Write},
     path::Path,
     process::{Command, Stdio},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-/// The five stages, as native stages and as one program.
-const NATIVE: &str = r#"
-    - rename: {fields: {title: name}}
-    - copy: {fields: {name: [name_exact]}}
-    - changeCase: {fields: {category: category_lc}, to: Lower}
-    - concatenate: {target: label, template: "{author} - {sku}"}
-    - extract: {source: sku, pattern: 'SKU-(?P<sku_num>\d+)-'}
-"#;
+/// The five stages as one program.
 const PROGRAM: &str = r#"
     - remap:
         source: |
@@ -46,21 +40,20 @@ struct Figures {
 }
 
 fn main() -> Result<()> {
-    let number = |name: &str, default: u64| env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
-    let (rows, runs) = (number("PENSTOCK_BENCH_ROWS", 1_000_000), number("PENSTOCK_BENCH_RUNS", 5));
+    let (rows, runs) = (job::size("PENSTOCK_BENCH_ROWS", 1_000_000), job::size("PENSTOCK_BENCH_RUNS", 5));
     if env::args().any(|argument| argument == "--bare") {
         return bare_loop(&env::var("ROWS").context("ROWS names the file")?);
     }
     let folder = tempfile::tempdir().context("failed to make a folder")?;
     let input = folder.path().join("rows.csv");
-    write_rows(&input, rows)?;
+    job::write_rows(&input, rows)?;
     let bytes = fs::metadata(&input)?.len();
     println!("{rows} rows, {} bytes a row, {runs} runs of each in turn", bytes / rows.max(1));
     let cases = cases(folder.path())?;
     let mut figures: Vec<Figures> = cases.iter().map(|_| Figures::default()).collect();
     for run in 0..=runs {
         for (case, figures) in cases.iter().zip(&mut figures) {
-            let (wall, cpu, peak) = measure(case, &input, folder.path())?;
+            let Taken { wall, cpu, peak } = measure(case, &input, folder.path())?;
             // the first round only warms up
             if run > 0 {
                 figures.wall.push(wall);
@@ -86,11 +79,11 @@ fn cases(folder: &Path) -> Result<Vec<Case>> {
     let nop = "{nop: {}}";
     let lines = "{jsonLines: {path: out.jsonl}}";
     for (name, threads, stages, indexer) in [
-        ("five stages, nop", 2, NATIVE, nop),
+        ("five stages, nop", 2, FIVE_STAGES, nop),
         ("no stage, nop", 2, " []\n", nop),
         ("one VRL program, nop", 2, PROGRAM, nop),
-        ("five stages, nop, 8 lanes", 8, NATIVE, nop),
-        ("five stages, JSON lines", 2, NATIVE, lines),
+        ("five stages, nop, 8 lanes", 8, FIVE_STAGES, nop),
+        ("five stages, JSON lines", 2, FIVE_STAGES, lines),
     ] {
         let file = folder.join(format!("{}.yaml", cases.len()));
         fs::write(&file, manifest(threads, stages, indexer))?;
@@ -103,14 +96,12 @@ fn cases(folder: &Path) -> Result<Vec<Case>> {
 
 fn manifest(threads: u32, stages: &str, indexer: &str) -> String {
     format!(
-        "apiVersion: penstock.io/v1alpha1\nkind: Pipeline\nmetadata: {{name: bench}}\nspec:\n  mode: Local\n  workers: {{threads: {threads}}}\n  stages:{stages}  indexer: {indexer}\n---\n\
-         apiVersion: penstock.io/v1alpha1\nkind: IngestRun\nmetadata: {{name: bench}}\nspec:\n  connectors:\n    - name: rows\n      pipeline: bench\n      file: {{paths: [\"${{ROWS}}\"], format: {{csv: {{id: [id]}}}}}}\n"
+        "apiVersion: penstock.io/v1alpha1\nkind: Pipeline\nmetadata: {{name: bench}}\nspec:\n  mode: Local\n  workers: {{threads: {threads}}}\n  stages:{stages}  indexer: {indexer}\n---\n{}",
+        job::run_manifest("bench")
     )
 }
 
-/// Wall seconds, CPU seconds and peak memory of one run.
-fn measure(case: &Case, input: &Path, folder: &Path) -> Result<(f64, f64, f64)> {
-    let cpu_before = children_cpu()?;
+fn measure(case: &Case, input: &Path, folder: &Path) -> Result<Taken> {
     let begun = Instant::now();
     let mut child = Command::new(&case.arguments[0])
         .args(&case.arguments[1..])
@@ -120,36 +111,7 @@ fn measure(case: &Case, input: &Path, folder: &Path) -> Result<(f64, f64, f64)> 
         .stdout(Stdio::null())
         .spawn()
         .with_context(|| format!("failed to start {}", case.arguments[0]))?;
-    let status_file = format!("/proc/{}/status", child.id());
-    let mut peak = 0.0;
-    let status = loop {
-        // the kernel keeps the high water mark, so a late look is enough
-        peak = peak_memory(&status_file).unwrap_or(peak);
-        match child.try_wait()? {
-            Some(status) => break status,
-            None => std::thread::sleep(Duration::from_millis(5)),
-        }
-    };
-    let wall = begun.elapsed().as_secs_f64();
-    ensure!(status.success(), "{} failed: {status}", case.name);
-    Ok((wall, children_cpu()? - cpu_before, peak))
-}
-
-fn children_cpu() -> Result<f64> {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-    let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
-    Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
-}
-
-fn peak_memory(status_file: &str) -> Option<f64> {
-    let status = fs::read_to_string(status_file).ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
-    line.split_whitespace().nth(1)?.parse::<f64>().ok().map(|kilobytes| kilobytes * 1024.0)
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    job::measure(&mut child, begun).with_context(|| case.name.clone())
 }
 
 /// What the libraries alone take: records of the csv crate as JSON objects into nothing.
@@ -162,22 +124,5 @@ fn bare_loop(path: &str) -> Result<()> {
             header.iter().zip(record.iter()).map(|(name, value)| (name.to_owned(), value.into())).collect();
         serde_json::to_writer(std::io::sink(), &object)?;
     }
-    Ok(())
-}
-
-fn write_rows(path: &Path, rows: u64) -> Result<()> {
-    let mut out = BufWriter::new(fs::File::create(path)?);
-    writeln!(out, "id,title,author,category,price,sku,email,summary")?;
-    for id in 0..rows {
-        let (a, b) = (id % 977, id * 31 % 613);
-        writeln!(
-            out,
-            "{id},The long title of book {a},Author {b},Books,{}.{:02},SKU-{:06}-GO,author{b}@example.org,A summary of about fifty characters which says it all",
-            id % 90,
-            id % 100,
-            id % 1_000_000
-        )?;
-    }
-    out.flush()?;
     Ok(())
 }

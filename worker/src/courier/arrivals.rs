@@ -34,13 +34,8 @@ impl Courier {
         }
         self.read += 1;
         let record = Record::of(&message);
-        match self.held.get_mut(&partition) {
-            Some(held) => held.push_back(record),
-            None => {
-                if let Fate::Hold = self.offer(partition, record) {
-                    self.held.entry(partition).or_default().push_back(record);
-                }
-            }
+        if let Fate::Hold = self.offer(partition, record) {
+            self.held.insert(partition, record.to_held());
         }
         Ok(())
     }
@@ -68,16 +63,12 @@ impl Courier {
         let mut moved = self.fail_condemned(now);
         let waiting: Vec<u32> = self.held.keys().copied().collect();
         for partition in waiting {
-            let Some(mut held) = self.held.remove(&partition) else { continue };
-            while let Some(first) = held.first() {
-                if let Fate::Hold = self.offer(partition, first.as_record()) {
-                    break;
+            let Some(held) = self.held.remove(&partition) else { continue };
+            match self.offer(partition, held.as_record()) {
+                Fate::Done => moved = true,
+                Fate::Hold => {
+                    self.held.insert(partition, held);
                 }
-                held.pop_front();
-                moved = true;
-            }
-            if held.first().is_some() {
-                self.held.insert(partition, held);
             }
         }
         Ok(moved)

@@ -22,7 +22,8 @@ const LEAVE: Duration = Duration::from_secs(2);
 /// Sends commits, and hears of their answers.
 pub(super) struct Committer {
     jobs: Option<Sender<Vec<Commit>>>,
-    answers: Receiver<Answer>,
+    /// Their answers.
+    pub answers: Receiver<Answer>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -67,11 +68,6 @@ impl Committer {
             // the thread lives as long as this
             let _ = jobs.send(commits);
         }
-    }
-
-    /// The next answer, if one is there.
-    pub fn answer(&self) -> Option<Answer> {
-        self.answers.try_recv().ok()
     }
 }
 

@@ -104,7 +104,7 @@ impl Courier {
         }
     }
 
-    fn take_results(&mut self, results: &Results) {
+    pub(super) fn take_results(&mut self, results: &Results) {
         let Some(dest) = self.dest.clone() else { return };
         for (index, item) in results.items.iter().enumerate() {
             let Some(record) = self.tickets.get(item.tag.seq) else { continue };

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     event::{Detail, EventBatch, Outcome, Tag},
     kafka::{
-        self, Connection, KafkaError,
+        self, Connection, KafkaError, Traffic,
         letter::{LetterContent, LetterHeaders},
     },
 };
@@ -47,7 +47,7 @@ impl Desk {
         let (sender, reports) = crossbeam_channel::unbounded();
         let log = owner.log.as_str().into();
         let largest = letters.largest_record;
-        Ok((Self { outbox: Outbox::new(connection, letters, largest)?, owner, log, reports }, Outlet::new(sender)))
+        Ok((Self { outbox: Outbox::new(connection, letters, largest, Traffic::Reports)?, owner, log, reports }, Outlet::new(sender)))
     }
 
     /// A document that Kafka found too large: it fails.

@@ -23,7 +23,7 @@ use std::{
 const BATCH_RECORDS: usize = 256;
 const BATCH_BYTES: usize = 128 * 1024;
 /// How long a result may wait for others.
-const RESULT_WAIT: Duration = Duration::from_millis(20);
+const RESULT_WAIT: Duration = Duration::from_millis(5);
 /// Batches of results that may wait for the role thread; then the lanes wait.
 const RESULTS: usize = 8;
 

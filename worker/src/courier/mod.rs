@@ -1,8 +1,8 @@
 //! The one thread of a process that talks to Kafka: it reads records, hands them to the lanes, sends what comes of them, and
 //! commits an offset only when everything that its record led to is acknowledged.
 //!
-//! It never waits for a lane: what is in work is bounded in number and bytes by pausing the partitions, so the consumer is polled
-//! at all times and a slow backend is no reason to lose them.
+//! It never waits for a lane: what is in work is bounded in number and bytes, beyond which the queues of the partitions are left
+//! alone. The consumer itself is polled at all times, so a slow backend is no reason to lose partitions.
 
 mod arrivals;
 mod committer;
@@ -13,6 +13,7 @@ mod lanes;
 mod membership;
 mod outbox;
 mod partitions;
+mod queues;
 mod record;
 mod role;
 mod tickets;
@@ -25,7 +26,7 @@ pub use outbox::{Fault, LetterTopic};
 pub use role::Role;
 
 use crate::{
-    kafka::{Access, Connection, KafkaError, PipelineNames, Resource},
+    kafka::{Access, Connection, KafkaError, PipelineNames, Resource, Traffic},
     messenger::kafka::intake::{Intake, IntakeSettings},
 };
 use committer::Committer;
@@ -33,15 +34,17 @@ use crossbeam_channel::Receiver;
 use membership::{Change, Membership};
 use outbox::Outbox;
 use partitions::Leaving;
+use queues::Queues;
 use rdkafka::{
     consumer::{BaseConsumer, Consumer},
     types::RDKafkaErrorCode,
 };
-use record::{Held, HeldRecord};
+use record::HeldRecord;
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     rc::Rc,
     sync::Arc,
+    thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use tickets::{Passage, Tickets};
@@ -50,9 +53,10 @@ use tokio_util::sync::CancellationToken;
 /// Records in work at most, and their bytes. At half of it reading goes on.
 const MOST_RECORDS: usize = 50_000;
 const MOST_BYTES: u64 = 16 * 1024 * 1024;
-/// Records read between two looks at everything else.
-const READ: u64 = 512;
-/// How long to wait for something to happen while work is on its way, and while there is none.
+/// Records of a partition read between two looks at everything else.
+const READ: usize = 256;
+/// How long to wait for something to happen while work is on its way, and while there is none. Records, reports and answers to
+/// commits end the wait; acknowledgements and changes of time do not.
 const BUSY_WAIT: Duration = Duration::from_millis(1);
 const IDLE_WAIT: Duration = Duration::from_millis(50);
 
@@ -149,6 +153,8 @@ pub struct Courier {
     /// The topic that is read.
     topic: String,
     committer: Committer,
+    /// They go before the consumer does.
+    queues: Queues,
     consumer: Arc<BaseConsumer<Membership>>,
     outbox: Outbox,
     lanes: LaneEnds,
@@ -161,13 +167,12 @@ pub struct Courier {
     logs: HashMap<String, Option<Arc<str>>>,
     /// Records that ended the process too often, and are not failed yet.
     set_aside: BTreeMap<(u32, u64), HeldRecord>,
-    /// Records that may not start yet.
-    held: BTreeMap<u32, Held>,
+    /// By partition the record that may not start yet; nothing is read behind it.
+    held: BTreeMap<u32, HeldRecord>,
     /// The partitions, with their tenure.
     owned: BTreeMap<u32, u64>,
     /// Commits that are not answered, by partition.
     commits: BTreeMap<u32, u64>,
-    paused: BTreeSet<u32>,
     leaving: Option<Leaving>,
     unfollowed: Option<Change>,
     header: Vec<u8>,
@@ -183,17 +188,21 @@ impl Courier {
     /// The settings of the connection are refused by the client.
     pub fn new(connection: &Arc<Connection>, settings: CourierSettings, lanes: LaneEnds) -> Result<Self, CourierError> {
         let (topic, group) = (settings.role.topic(&settings.names).to_owned(), settings.role.group(&settings.names));
-        let consumer: BaseConsumer<Membership> = connection.start(&connection.consumer(group), Membership::new(connection.context()))?;
+        let mut consumer: BaseConsumer<Membership> =
+            connection.start(&connection.consumer(group), Membership::new(connection.context()))?;
         consumer.subscribe(&[&topic]).map_err(|error| connection.error(&error, Access::Read, Resource::topic(&topic)))?;
+        let queues = Queues::new(&mut consumer, &topic);
         let consumer = Arc::new(consumer);
         let committer = Committer::start(Arc::clone(&consumer), &topic).map_err(CourierError::Thread)?;
+        let traffic = if settings.role == Role::Worker { Traffic::Documents } else { Traffic::Reports };
         let intake = IntakeSettings { max_attempts: settings.max_attempts, ..IntakeSettings::default() };
         let dest = (settings.role == Role::Worker).then(|| Arc::from(settings.names.dest.as_str()));
         Ok(Self {
-            outbox: Outbox::new(connection, settings.letters.clone(), settings.largest_record)?,
+            outbox: Outbox::new(connection, settings.letters.clone(), settings.largest_record, traffic)?,
             connection: Arc::clone(connection),
             topic,
             committer,
+            queues,
             consumer,
             lanes,
             tickets: Tickets::default(),
@@ -205,7 +214,6 @@ impl Courier {
             held: BTreeMap::new(),
             owned: BTreeMap::new(),
             commits: BTreeMap::new(),
-            paused: BTreeSet::new(),
             leaving: None,
             unfollowed: None,
             header: Vec::new(),
@@ -248,36 +256,55 @@ impl Courier {
                 return Ok(CourierEnd::Drained);
             }
             if !moved {
-                self.wait()?;
+                self.wait();
             }
         }
     }
 
     /// Reads some records, as far as they may be read; whether there were some. Serves the client's callbacks in any case.
     fn read(&mut self) -> Result<bool, CourierError> {
-        let consumer = Arc::clone(&self.consumer);
-        let before = self.read;
-        while self.read - before < READ
-            && let Some(polled) = consumer.poll(Duration::ZERO)
-        {
+        let (consumer, before) = (Arc::clone(&self.consumer), self.read);
+        while let Some(polled) = consumer.poll(Duration::ZERO) {
             self.arrived(polled)?;
+        }
+        if self.is_full || self.is_draining {
+            return Ok(false);
+        }
+        for (partition, queue) in self.queues.all() {
+            for _ in 0..READ {
+                if self.held.contains_key(&partition) {
+                    break;
+                }
+                let Some(polled) = queue.poll(Duration::ZERO) else { break };
+                self.arrived(polled)?;
+            }
         }
         Ok(self.read > before)
     }
 
     /// Nothing happens: waits a little for something that does.
-    fn wait(&mut self) -> Result<(), CourierError> {
+    fn wait(&mut self) {
         let is_idle =
             self.tickets.is_empty() && self.outbox.is_empty() && self.leaving.is_none() && self.held.is_empty() && self.commits.is_empty();
-        if is_idle {
-            let consumer = Arc::clone(&self.consumer);
-            if let Some(polled) = consumer.poll(IDLE_WAIT) {
-                self.arrived(polled)?;
-            }
-        } else if let Ok(report) = self.lanes.reports.recv_timeout(BUSY_WAIT) {
-            self.take_report(report);
+        let nothing = crossbeam_channel::never();
+        let results = if self.outbox.is_full() { &nothing } else { &self.lanes.results };
+        // the ends of lanes that have ended are always ready
+        crossbeam_channel::select! {
+            recv(self.queues.woken) -> _ => {}
+            recv(results) -> results => match results {
+                Ok(results) => self.take_results(&results),
+                Err(_) => thread::sleep(BUSY_WAIT),
+            },
+            recv(self.lanes.reports) -> report => match report {
+                Ok(report) => self.take_report(report),
+                Err(_) => thread::sleep(BUSY_WAIT),
+            },
+            recv(self.committer.answers) -> answer => match answer {
+                Ok(answer) => self.take_commit(answer),
+                Err(_) => thread::sleep(BUSY_WAIT),
+            },
+            default(if is_idle { IDLE_WAIT } else { BUSY_WAIT }) => {}
         }
-        Ok(())
     }
 
     /// What Kafka has acknowledged; whether there was something.
@@ -306,7 +333,7 @@ impl Courier {
         }
     }
 
-    /// Pauses reading while too much is in work, and lets it go on again.
+    /// Stops reading while too much is in work, and lets it go on again.
     fn regulate(&mut self) {
         let (records, bytes) = (self.tickets.len(), self.tickets.bytes());
         if !self.is_full && (records >= MOST_RECORDS || bytes >= MOST_BYTES || self.outbox.is_full()) {
@@ -314,36 +341,6 @@ impl Courier {
         } else if self.is_full && records < MOST_RECORDS / 2 && bytes < MOST_BYTES / 2 && !self.outbox.is_full() {
             self.is_full = false;
         }
-        let is_closed = self.is_full || self.is_draining;
-        let partitions = self.owned.len();
-        let held = |partition: &u32| self.held.get(partition);
-        let resumed: Vec<u32> = self
-            .paused
-            .iter()
-            .copied()
-            .filter(|partition| !is_closed && held(partition).is_none_or(|held| held.has_room(partitions)))
-            .collect();
-        let reading = self.owned.keys().copied().filter(|partition| !self.paused.contains(partition));
-        let paused: Vec<u32> =
-            reading.filter(|partition| is_closed || held(partition).is_some_and(|held| held.is_full(partitions))).collect();
-        self.pause(&paused);
-        if !resumed.is_empty() {
-            if let Err(error) = self.consumer.resume(&self.list(&resumed)) {
-                tracing::warn!(topic = self.topic, %error, "failed to go on reading; trying again");
-                return;
-            }
-            self.paused.retain(|partition| !resumed.contains(partition));
-        }
-    }
-
-    fn pause(&mut self, partitions: &[u32]) {
-        if partitions.is_empty() {
-            return;
-        }
-        if let Err(error) = self.consumer.pause(&self.list(partitions)) {
-            tracing::warn!(topic = self.topic, %error, "failed to pause reading");
-        }
-        self.paused.extend(partitions);
     }
 
     /// Finishes what is in work; whether all of it is done and committed.

@@ -9,7 +9,7 @@ use super::lanes::Kept;
 use crate::{
     event::{EventBatch, Outcome, Tag},
     kafka::{
-        self, Connection, KafkaError,
+        self, Connection, KafkaError, Traffic,
         deliveries::{Deliveries, Delivery, Numbered, Refused},
         header, largest_value,
         letter::LetterHeaders,
@@ -97,9 +97,9 @@ pub(super) struct Answers {
 
 impl Outbox {
     /// An outbox for topics whose records have at most so many bytes.
-    pub fn new(connection: &Connection, letters: LetterTopic, largest: usize) -> Result<Self, KafkaError> {
+    pub fn new(connection: &Connection, letters: LetterTopic, largest: usize, traffic: Traffic) -> Result<Self, KafkaError> {
         let deliveries = Deliveries::default();
-        let producer = connection.start(&connection.producer(largest), deliveries.context(connection.context()))?;
+        let producer = connection.start(&connection.producer(traffic, largest), deliveries.context(connection.context()))?;
         Ok(Self {
             producer,
             deliveries,

@@ -88,6 +88,12 @@ impl Courier {
                 .map_err(|error| self.error(&error))?;
             begun.push((partition, committed, first..end));
         }
+        for (partition, ..) in &begun {
+            if !self.queues.open(&self.consumer, *partition) {
+                tracing::warn!(topic = self.topic, partition, "the client does not know the partition yet; trying again");
+                return Ok(false);
+            }
+        }
         self.consumer.incremental_assign(&assigned).map_err(|error| self.error(&error))?;
         let now = Instant::now();
         for (partition, committed, log) in begun {
@@ -155,13 +161,13 @@ impl Courier {
             self.passages.remove(partition);
             self.held.remove(partition);
             self.owned.remove(partition);
-            self.paused.remove(partition);
             self.commits.remove(partition);
             self.set_aside.retain(|(of, _), _| of != partition);
         }
         self.settings.figures.set_assigned(self.owned.len());
         let list = self.list(partitions);
         self.consumer.incremental_unassign(&list).map_err(|error| self.error(&error))?;
+        partitions.iter().for_each(|partition| self.queues.close(*partition));
         tracing::info!(topic = self.topic, ?partitions, "partitions given away");
         Ok(())
     }
@@ -183,14 +189,19 @@ impl Courier {
     /// Takes the answers to commits; whether there were some.
     pub(super) fn take_commits(&mut self) -> bool {
         let mut taken = false;
-        while let Some(Answer { partition, number, accepted }) = self.committer.answer() {
+        while let Ok(answer) = self.committer.answers.try_recv() {
             taken = true;
-            if self.commits.get(&partition) == Some(&number) {
-                self.commits.remove(&partition);
-            }
-            self.intake.commit_answered(partition, number, accepted);
+            self.take_commit(answer);
         }
         taken
+    }
+
+    pub(super) fn take_commit(&mut self, answer: Answer) {
+        let Answer { partition, number, accepted } = answer;
+        if self.commits.get(&partition) == Some(&number) {
+            self.commits.remove(&partition);
+        }
+        self.intake.commit_answered(partition, number, accepted);
     }
 
     pub(super) fn list(&self, partitions: &[u32]) -> TopicPartitionList {

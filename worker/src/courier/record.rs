@@ -8,7 +8,6 @@ use rdkafka::{
     Message,
     message::{BorrowedMessage, Headers},
 };
-use std::collections::VecDeque;
 
 /// A record, borrowed from the client or from where it waits.
 #[derive(Clone, Copy, Debug)]
@@ -58,45 +57,6 @@ impl<'a> Record<'a> {
     pub fn to_held(self) -> HeldRecord {
         let Self { offset, key, value, header, skips_stages } = self;
         HeldRecord { offset, key: key.into(), value: value.map(Into::into), header: header.map(Into::into), skips_stages }
-    }
-}
-
-/// Records of one partition that wait, in order.
-#[derive(Debug, Default)]
-pub(super) struct Held {
-    records: VecDeque<HeldRecord>,
-    bytes: usize,
-}
-
-/// So much may wait before a partition is paused, for each one and in bytes for all of them together: pausing makes the client
-/// fetch again.
-const MOST_HELD: usize = 2_000;
-const MOST_HELD_BYTES: usize = 8 * 1024 * 1024;
-
-impl Held {
-    pub fn push_back(&mut self, record: Record<'_>) {
-        self.bytes += record.len();
-        self.records.push_back(record.to_held());
-    }
-
-    pub fn first(&self) -> Option<&HeldRecord> {
-        self.records.front()
-    }
-
-    pub fn pop_front(&mut self) -> Option<HeldRecord> {
-        let first = self.records.pop_front()?;
-        self.bytes -= first.as_record().len();
-        Some(first)
-    }
-
-    /// Whether no more should come. `partitions`: how many share the room.
-    pub fn is_full(&self, partitions: usize) -> bool {
-        self.records.len() >= MOST_HELD || self.bytes >= MOST_HELD_BYTES / partitions.max(1)
-    }
-
-    /// Whether reading may go on: well before it is empty.
-    pub fn has_room(&self, partitions: usize) -> bool {
-        self.records.len() <= MOST_HELD / 4 && self.bytes <= MOST_HELD_BYTES / partitions.max(1) / 4
     }
 }
 

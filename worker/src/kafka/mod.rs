@@ -28,6 +28,6 @@ pub use context::KafkaContext;
 pub use error::{Access, Fault, KafkaError, Resource, TlsFault};
 pub use names::PipelineNames;
 pub use on_delivery::OnDelivery;
-pub use profiles::{largest_value, too_large};
+pub use profiles::{Traffic, largest_value, too_large};
 pub use properties::check;
 pub use states::Trouble;

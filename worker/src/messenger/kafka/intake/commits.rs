@@ -7,7 +7,7 @@ impl Intake {
     /// The commits to send now, all of them in one request; none, most of the time. To be called often: this is what moves time.
     ///
     /// A takeover goes at once, so does a mark, and what there is to say when a partition has run idle; a busy one waits for
-    /// the interval, or until half of the window is used up.
+    /// the interval, or until a quarter of the window is used up.
     pub fn commit_due(&mut self, now: Instant) -> Vec<Commit> {
         self.tick(now);
         let now = self.now_for_parts();

@@ -162,7 +162,7 @@ impl Part {
         }
         let Some((_, limit)) = self.said else { return true };
         let is_idle = self.offsets.in_flight() == 0;
-        now.writes_ahead && self.limit_to_come(now) >= limit + now.window.div_ceil(2)
+        now.writes_ahead && self.limit_to_come(now) >= limit + now.window.div_ceil(4)
             || now.instant >= self.sent_at + now.interval
             || (is_idle || self.marks_changed) && !now.is_probing
     }
