@@ -15,10 +15,9 @@ const SAFE_PRODUCER: [(&str, &str); 5] = [
 ];
 /// A small queue costs nothing and saves memory. What does not fit waits in front of it.
 const FAST_PRODUCER: [(&str, &str); 3] = [("batch.size", "1000000"), ("compression.type", "lz4"), ("queue.buffering.max.kbytes", "16384")];
-/// Many small records. The client has one request on its way for each partition, and does not sleep while one is out and another
-/// record is older than `linger.ms`: so batches go by their number, `linger.ms` is longer than a request takes, and no more waits
-/// than goes in that time.
-const DOCUMENTS: [(&str, &str); 3] = [("linger.ms", "100"), ("batch.num.messages", "500"), ("queue.buffering.max.messages", "10000")];
+/// Many small records: batches go by their number when there are many. `linger.ms` is what a single one waits, and after a crash
+/// the records that may be to blame go one by one.
+const DOCUMENTS: [(&str, &str); 3] = [("linger.ms", "10"), ("batch.num.messages", "500"), ("queue.buffering.max.messages", "10000")];
 /// Few records of many events. An offset waits for them to be committed.
 const REPORTS: [(&str, &str); 3] = [("linger.ms", "10"), ("batch.num.messages", "10000"), ("queue.buffering.max.messages", "100000")];
 /// What every member of a group must have: only what is done is committed, by us.
