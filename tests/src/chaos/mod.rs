@@ -100,20 +100,20 @@ pub fn run_all(seed: u64, schedules: u64, at_a_time: usize) -> Result<()> {
                     let begun = Instant::now();
                     let mut story = Story::new();
                     let ended = run(&broker, &recorder, seed, &mut story);
-                    println!("schedule {seed}: {} in {:.1?}", if ended.is_ok() { "ok" } else { "FAILED" }, begun.elapsed());
+                    eprintln!("schedule {seed}: {} in {:.1?}", if ended.is_ok() { "ok" } else { "FAILED" }, begun.elapsed());
                     // what takes long is worth a look
                     if ended.is_err() || begun.elapsed() > SLOW {
-                        println!("{story}");
+                        eprintln!("{story}");
                     }
                     if let Err(error) = ended {
-                        println!("schedule {seed}: {error:#}");
+                        eprintln!("schedule {seed}: {error:#}");
                         failures.lock().unwrap_or_else(PoisonError::into_inner).push(seed);
                     }
                 }
             });
         }
     });
-    println!("{schedules} schedules in {:.0?}", begun.elapsed());
+    eprintln!("{schedules} schedules in {:.0?}", begun.elapsed());
     let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
     ensure!(failures.is_empty(), "{} of {schedules} schedules failed, those of the seeds {failures:?}: see above", failures.len());
     Ok(())

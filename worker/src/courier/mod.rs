@@ -194,7 +194,7 @@ impl Courier {
         let queues = Queues::new(&mut consumer, &topic);
         let consumer = Arc::new(consumer);
         let committer = Committer::start(Arc::clone(&consumer), &topic).map_err(CourierError::Thread)?;
-        let traffic = if settings.role == Role::Worker { Traffic::Documents } else { Traffic::Reports };
+        let traffic = if settings.role == Role::Worker { Traffic::Results } else { Traffic::Reports };
         let intake = IntakeSettings { max_attempts: settings.max_attempts, ..IntakeSettings::default() };
         let dest = (settings.role == Role::Worker).then(|| Arc::from(settings.names.dest.as_str()));
         Ok(Self {

@@ -15,9 +15,12 @@ const SAFE_PRODUCER: [(&str, &str); 5] = [
 ];
 /// A small queue costs nothing and saves memory. What does not fit waits in front of it.
 const FAST_PRODUCER: [(&str, &str); 3] = [("batch.size", "1000000"), ("compression.type", "lz4"), ("queue.buffering.max.kbytes", "16384")];
-/// Many small records: batches go by their number when there are many. `linger.ms` is what a single one waits, and after a crash
-/// the records that may be to blame go one by one.
-const DOCUMENTS: [(&str, &str); 3] = [("linger.ms", "10"), ("batch.num.messages", "500"), ("queue.buffering.max.messages", "10000")];
+/// Many small records. The client has one request on its way for each partition, and does not sleep while one is out and another
+/// record is older than `linger.ms`: so batches go by their number, `linger.ms` is longer than a request takes, and no more waits
+/// than goes in that time.
+const SOURCE: [(&str, &str); 3] = [("linger.ms", "100"), ("batch.num.messages", "500"), ("queue.buffering.max.messages", "10000")];
+/// The same, but where documents are tried one by one each of them waits that long.
+const RESULTS: [(&str, &str); 3] = [("linger.ms", "20"), SOURCE[1], SOURCE[2]];
 /// Few records of many events. An offset waits for them to be committed.
 const REPORTS: [(&str, &str); 3] = [("linger.ms", "10"), ("batch.num.messages", "10000"), ("queue.buffering.max.messages", "100000")];
 /// What every member of a group must have: only what is done is committed, by us.
@@ -60,8 +63,10 @@ pub fn too_large(bytes: usize, topic: &str) -> String {
 /// What a producer sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
-    /// Documents, one to a record.
-    Documents,
+    /// A publisher's documents, one to a record.
+    Source,
+    /// What a worker makes of them.
+    Results,
     /// Events, many to a record, and letters.
     Reports,
 }
@@ -77,7 +82,11 @@ impl Connection {
 
     /// The settings of a producer for topics that take records of so many bytes at most.
     pub fn producer(&self, traffic: Traffic, largest: usize) -> ClientConfig {
-        let of_traffic = if traffic == Traffic::Documents { &DOCUMENTS } else { &REPORTS };
+        let of_traffic = match traffic {
+            Traffic::Source => &SOURCE,
+            Traffic::Results => &RESULTS,
+            Traffic::Reports => &REPORTS,
+        };
         let mut config = with(with(self.client(), &[], of_traffic), &SAFE_PRODUCER, &FAST_PRODUCER);
         // a broker refuses a batch as a whole: one record that is too large must be alone in it
         if number(&config, "batch.size").is_none_or(|size| size > largest) {

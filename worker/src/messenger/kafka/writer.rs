@@ -91,7 +91,7 @@ impl SourceAcks {
     /// The client refuses the settings of the connection.
     pub fn start(connection: &Connection, largest: usize, last_valid: u64, offsets: BTreeMap<u32, u64>) -> Result<Arc<Self>, KafkaError> {
         let deliveries = Deliveries::default();
-        let producer = connection.start(&connection.producer(Traffic::Documents, largest), deliveries.context(connection.context()))?;
+        let producer = connection.start(&connection.producer(Traffic::Source, largest), deliveries.context(connection.context()))?;
         let on_their_way = Offsets::new(last_valid + 1);
         let state = Mutex::new(State { on_their_way, offsets, too_large: Vec::new(), fault: None });
         Ok(Arc::new(Self { producer, deliveries, state }))
