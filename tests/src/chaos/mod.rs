@@ -85,7 +85,6 @@ impl Broker {
 ///
 /// # Errors
 /// The stories of all that failed.
-#[expect(clippy::print_stdout, reason = "the command tells how it goes")]
 pub fn run_all(seed: u64, schedules: u64, at_a_time: usize) -> Result<()> {
     let folder = tempfile::tempdir().context("failed to create a folder for Kafka")?;
     let (broker, recorder) = (Broker::start(folder.path())?, Recorder::start()?);
