@@ -51,6 +51,9 @@ struct Line {
     processes: Vec<(&'static str, Vec<f64>, Vec<f64>)>,
 }
 
+/// A case: its name, documents a second, and what each process took.
+type Measured = (&'static str, f64, Vec<(&'static str, Taken)>);
+
 fn main() -> Result<()> {
     let broker = env::var("KAFKA").context("KAFKA=host:port names the broker")?;
     let arguments: Vec<String> = env::args().skip(1).filter(|argument| argument != "--bench").collect();
@@ -85,7 +88,7 @@ fn main() -> Result<()> {
 }
 
 /// Runs a case once: its figures, and those of the relay behind it.
-fn run_case(case: &Case, broker: &str, folder: &Path, rows: u64, run: u64) -> Result<Vec<(&'static str, f64, Vec<(&'static str, Taken)>)>> {
+fn run_case(case: &Case, broker: &str, folder: &Path, rows: u64, run: u64) -> Result<Vec<Measured>> {
     let setting = Setting::new(broker, folder, &format!("penstock-bench-{}-{run}", std::process::id()), case.mode)?;
     let taken = processes::run(&setting, case.roles, case.publisher)?;
     let mut figures = vec![(case.name, rows as f64 / taken[0].1.wall, taken)];
