@@ -8,6 +8,7 @@ use nix::{
 use serde_json::Value;
 use std::{
     fs,
+    os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::OnceLock,
@@ -193,6 +194,8 @@ pub struct Running {
 pub struct Answer {
     /// The exit code; `None` if a signal ended it.
     pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
     /// Standard output.
     pub out: String,
     /// Standard error.
@@ -249,7 +252,7 @@ impl Running {
         loop {
             if let Some(status) = self.child.try_wait().context("failed to wait for penstock")? {
                 let out = fs::read_to_string(self.outputs.path().join("out")).context("standard output is no text")?;
-                return Ok(Answer { code: status.code(), out, err: self.err()? });
+                return Ok(Answer { code: status.code(), signal: status.signal(), out, err: self.err()? });
             }
             if begun.elapsed() > LIMIT {
                 bail!("penstock does not end; it said: {}", self.err()?);

@@ -169,6 +169,8 @@ impl<'a> Cast<'a> {
                 let answer = actor.running.take().context("it ran")?.wait()?;
                 actor.start_at = actor.start_at.or(Some(now));
                 story.ended(part, &answer);
+                // an abort is a fault of the program
+                let is_killed = answer.signal.is_some_and(|signal| [Signal::SIGKILL as i32, Signal::SIGTERM as i32].contains(&signal));
                 match (part, answer.code) {
                     (Part::Publisher, Some(0)) => {
                         self.actors.remove(index);
@@ -181,8 +183,9 @@ impl<'a> Cast<'a> {
                         continue;
                     }
                     // killed; ended in time; the broker was gone; asked to end; asked twice
-                    (_, None | Some(0 | 69 | 75 | 143)) => {}
-                    (part, code) => bail!("{part:?} ended with {code:?}"),
+                    (_, Some(0 | 69 | 75 | 143)) => {}
+                    (_, None) if is_killed => {}
+                    (part, code) => bail!("{part:?} ended with {code:?}, signal {:?}", answer.signal),
                 }
             }
             let actor = &mut self.actors[index];

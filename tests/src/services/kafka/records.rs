@@ -141,7 +141,13 @@ impl Kafka {
         let consumer: BaseConsumer = config.create().context("failed to build a consumer")?;
         let (mut list, mut missing) = (TopicPartitionList::new(), BTreeMap::new());
         for partition in 0..i32::try_from(self.partitions(topic)?)? {
-            let (low, high) = consumer.fetch_watermarks(topic, partition, REQUEST_LIMIT).context("failed to ask for the end of a topic")?;
+            let mut ends = None;
+            // a broker that has just started does not lead its partitions yet
+            poll_until("a partition has a leader", REQUEST_LIMIT, || {
+                ends = consumer.fetch_watermarks(topic, partition, REQUEST_LIMIT).ok();
+                ends.is_some()
+            })?;
+            let (low, high) = ends.context("no answer")?;
             if low < high {
                 list.add_partition_offset(topic, partition, Offset::Offset(low))?;
                 missing.insert(partition, high);
