@@ -159,6 +159,9 @@ fn a_group_is_put_elsewhere_with_its_metadata() -> Result<()> {
         admin.alter_group_offsets("admin-readers", [at("admin-group", 0, 0, &format!("{metadata}mm"))]).err().context("too long")?;
     assert!(error.to_string().contains("admin-group"), "{error}");
     assert_eq!(admin.group_offsets("admin-readers")?, wanted, "as it was");
+    let committed = admin.committed("admin-readers", "admin-group", 0..3)?;
+    assert_eq!(committed, wanted.iter().map(|at| (at.partition as u32, at.offset as u64)).collect(), "asked as a member does");
+    assert_eq!(admin.committed("admin-strangers", "admin-group", 0..2)?, BTreeMap::new());
     Ok(())
 }
 

@@ -201,9 +201,8 @@ fn nothing_is_left(site: &Site<'_>, admin: &Admin, plan: &Plan) -> Result<bool> 
     for (topic, group) in &groups[..if plan.is_distributed { 2 } else { 1 }] {
         let (topic, group) = (site.name(topic), site.name(group));
         let ends = admin.offsets((0..plan.partitions).map(|partition| (topic.as_str(), partition)), End::Latest)?;
-        let committed: BTreeMap<_, _> =
-            admin.group_offsets(&group)?.into_iter().map(|offset| ((offset.topic, offset.partition), offset.offset)).collect();
-        if ends.iter().any(|(partition, end)| *end > 0 && committed.get(partition).is_none_or(|committed| committed < end)) {
+        let committed = admin.committed(&group, &topic, 0..plan.partitions as u32)?;
+        if ends.iter().any(|((_, partition), end)| *end > 0 && committed.get(&(*partition as u32)).is_none_or(|at| (*at as i64) < *end)) {
             return Ok(false);
         }
     }

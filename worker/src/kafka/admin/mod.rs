@@ -12,7 +12,11 @@ use super::{
 };
 use native::{Native, Refusal};
 use parking_lot::Mutex;
-use rdkafka::{ClientConfig, TopicPartitionList, consumer::BaseConsumer, error::RDKafkaErrorCode as Code};
+use rdkafka::{
+    ClientConfig, Offset, TopicPartitionList,
+    consumer::{BaseConsumer, Consumer},
+    error::RDKafkaErrorCode as Code,
+};
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
     time::{Duration, Instant},
@@ -20,6 +24,8 @@ use std::{
 
 /// How often it is seen whether all brokers know of a change.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// Time for one question that is asked again.
+const LONGEST_QUESTION: Duration = Duration::from_secs(2);
 
 /// Who administers a cluster. Every call waits for its answer, up to the limit.
 pub struct Admin {
@@ -280,6 +286,39 @@ impl Admin {
             }
         };
         Ok(found.into_iter().map(|found| ((found.topic, found.partition), found.offset)).collect())
+    }
+
+    /// Where a group stands in partitions of a topic: those where it has committed anything. To be asked often, also while
+    /// brokers stop and start: it asks as a member would. [`Admin::group_offsets`] aborts the process if the connection breaks at
+    /// the wrong moment, by a fault of librdkafka in calls to the coordinator of a group.
+    ///
+    /// # Errors
+    /// It cannot be asked for.
+    pub fn committed(&self, group: &str, topic: &str, partitions: impl IntoIterator<Item = u32>) -> Result<BTreeMap<u32, u64>, KafkaError> {
+        let mut consumers = self.consumers.lock();
+        let consumer = match consumers.entry(group.to_owned()) {
+            Entry::Occupied(consumer) => consumer.into_mut(),
+            Entry::Vacant(place) => place.insert(self.consumer_of(group)?),
+        };
+        // it has no subscription: what it polls are its troubles and tokens
+        drop(consumer.poll(Duration::ZERO));
+        let mut wanted = TopicPartitionList::new();
+        for partition in partitions {
+            wanted.add_partition(topic, partition as i32);
+        }
+        if wanted.count() == 0 {
+            return Ok(BTreeMap::new());
+        }
+        let failed = |error| self.connection.error(&error, Access::Describe, Resource::group(group));
+        let found = consumer.committed_offsets(wanted, self.limit.min(LONGEST_QUESTION)).map_err(failed)?;
+        let mut committed = BTreeMap::new();
+        for element in found.elements() {
+            element.error().map_err(failed)?;
+            if let Offset::Offset(offset) = element.offset() {
+                committed.insert(element.partition() as u32, offset as u64);
+            }
+        }
+        Ok(committed)
     }
 
     /// Where a group stands, in all partitions where it has committed anything.

@@ -70,7 +70,7 @@ impl Passing {
     fn ask(&self, route: &Route, log_end: impl FnOnce() -> Option<u64>) -> Result<Option<Barrier>, KafkaError> {
         match &self.state {
             Barrier::Workers(wanted) => {
-                let committed = route.committed(&route.names.workers_group, &route.names.source)?;
+                let committed = route.committed(&route.names.workers_group, &route.names.source, wanted.keys().copied())?;
                 if !is_behind(&committed, wanted) {
                     return Ok(None);
                 }
@@ -81,7 +81,7 @@ impl Passing {
                 Ok(Some(Barrier::Indexers(ends.into_iter().filter(|(_, end)| *end > 0).collect())))
             }
             Barrier::Indexers(wanted) => {
-                let committed = route.committed(&route.names.indexers_group, &route.names.dest)?;
+                let committed = route.committed(&route.names.indexers_group, &route.names.dest, wanted.keys().copied())?;
                 Ok(is_behind(&committed, wanted).then_some(Barrier::LogEnd))
             }
             Barrier::LogEnd => Ok(log_end().map(Barrier::Log)),

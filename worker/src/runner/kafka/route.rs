@@ -169,13 +169,17 @@ impl Route {
         LetterTopic { name: self.names.fail.clone(), largest_record: self.largest_record(&self.names.fail) }
     }
 
-    /// Where a group stands in a topic, by partition.
+    /// Where a group stands in partitions of a topic.
     ///
     /// # Errors
     /// The brokers do not answer.
-    pub(super) fn committed(&self, group: &str, topic: &str) -> Result<BTreeMap<u32, u64>, KafkaError> {
-        let offsets = self.admin.group_offsets(group)?.into_iter().filter(|offset| offset.topic == topic);
-        Ok(offsets.map(|offset| (offset.partition as u32, offset.offset as u64)).collect())
+    pub(super) fn committed(
+        &self,
+        group: &str,
+        topic: &str,
+        partitions: impl IntoIterator<Item = u32>,
+    ) -> Result<BTreeMap<u32, u64>, KafkaError> {
+        self.admin.committed(group, topic, partitions)
     }
 
     /// Where the partitions of a topic end.
