@@ -9,14 +9,17 @@ use super::{
 };
 use crate::{
     dead_letter::{self, DeadLetterFile},
+    manifest::{Manifests, Object},
     metrics::RunFigures,
     runner::{KafkaOptions, Run, RunOptions, StepSummary},
 };
 use anyhow::Context;
 use clap::Args;
+use penstock_crds::IngestRunSpec;
 use std::{
+    fs,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -108,11 +111,7 @@ impl PublishCommand {
         Ok(run::exit(&end))
     }
 
-    fn check_connector<'a>(
-        &self,
-        manifests: &crate::manifest::Manifests,
-        object: &'a crate::manifest::Object<penstock_crds::IngestRunSpec>,
-    ) -> Result<&'a crate::manifest::Object<penstock_crds::IngestRunSpec>, String> {
+    fn check_connector<'a>(&self, manifests: &Manifests, object: &'a Object<IngestRunSpec>) -> Result<&'a Object<IngestRunSpec>, String> {
         let connectors = &object.spec.connectors;
         let Some(connector) = connectors.iter().find(|connector| connector.name == self.connector) else {
             let names: Vec<_> = connectors.iter().map(|connector| connector.name.as_str()).collect();
@@ -128,13 +127,9 @@ impl PublishCommand {
     fn report(&self, result: &StepSummary) -> anyhow::Result<()> {
         let text = serde_json::to_string(result).context("failed to write the result")?;
         if let Some(file) = &self.result_file {
-            write_result(file, &text).with_context(|| format!("failed to write the result to {}", file.display()))?;
+            // Kubernetes gives a file that is there already and cannot be replaced, only written
+            fs::write(file, &text).with_context(|| format!("failed to write the result to {}", file.display()))?;
         }
         writeln!(io::stdout(), "{text}").context("failed to print the result")
     }
-}
-
-/// Kubernetes gives a file that is there already and cannot be replaced, only written.
-fn write_result(file: &Path, text: &str) -> io::Result<()> {
-    std::fs::write(file, text)
 }

@@ -90,23 +90,20 @@ impl Courier {
     }
 
     fn start(&mut self, partition: u32, tenure: u64, record: Record<'_>, header: Result<Option<RecordHeader<'_>>, HeaderError>) {
-        let header = match header {
-            Ok(header) => header,
-            Err(error) => {
-                let ticket = self.issue(partition, tenure, record, None);
-                return self.fail(unreadable(ticket, record, error.to_string(), 1));
-            }
-        };
-        let Some(value) = record.value else {
-            let ticket = self.issue(partition, tenure, record, header);
-            return self.fail(unreadable(ticket, record, "the record has no value".into(), 1));
+        let (header, fault) = match header {
+            Ok(header) => (header, None),
+            Err(error) => (None, Some(error.to_string())),
         };
         let ticket = self.issue(partition, tenure, record, header);
+        let (None, Some(value)) = (&fault, record.value) else {
+            let reason = fault.unwrap_or_else(|| "the record has no value".into());
+            return self.fail(unreadable(ticket, record, reason, 1));
+        };
         let is_outside = header.is_none();
         // documents of one id take one lane, also where the id stands in the document only
         let named = (is_outside && record.key.is_empty()).then(|| id_of(value)).flatten();
-        let run_id = self.passages.get(&partition).and_then(|passage| passage.run_id.clone());
-        let origin = Origin { offset: record.offset, run_id, is_known: true };
+        let run_id = self.tickets.get(ticket).and_then(|record| record.passage.run.as_ref()).map(|run| run.run.clone());
+        let origin = Origin { offset: Some(record.offset), run_id };
         let traits = RecordTraits { is_outside, skips_stages: record.skips_stages };
         self.lanes.push(ticket, named.as_deref().unwrap_or(record.key), value, traits, origin);
     }
@@ -152,7 +149,7 @@ impl Courier {
             && (last.attempt, last.source_partition) == (attempt, source_partition)
             && match (&last.run, &origin) {
                 (None, None) => true,
-                (Some(run), Some(origin)) => run.epoch == origin.epoch && run.run == origin.run && run.step == origin.step,
+                (Some(run), Some(origin)) => run.epoch == origin.epoch && *run.run == *origin.run && run.step == origin.step,
                 _ => false,
             }
         {
@@ -164,8 +161,7 @@ impl Courier {
             epoch: origin.epoch,
             replaced: origin.replaced,
         });
-        let run_id = origin.map(|origin| origin.run.into());
-        let passage = Rc::new(Passage { partition, tenure, run, run_id, attempt, source_partition });
+        let passage = Rc::new(Passage { partition, tenure, run, attempt, source_partition });
         self.passages.insert(partition, Rc::clone(&passage));
         passage
     }

@@ -10,10 +10,9 @@ use crate::{
     event::{Detail, EventBatch, Outcome, Tag},
     kafka::{
         header::{self, Origin, RecordHeader},
-        letter::{LetterContent, LetterHeaders, SourcePlace},
+        letter::{LetterHeaders, SourcePlace},
     },
 };
-use jiff::Timestamp;
 use std::rc::Rc;
 
 /// Reports taken at once.
@@ -49,10 +48,7 @@ impl Courier {
     /// A document failed here: its letter, then its event.
     pub(super) fn fail(&mut self, failed: Kept) {
         self.take_letter(&failed);
-        let Kept { tag, id, stage, reason, .. } = failed;
-        let mut events = EventBatch::new(0, 0, Outcome::Failed);
-        events.push_with(tag, Detail { seq: tag.seq, id, stage, reason });
-        self.take_events(events);
+        self.take_events(failed.into_events(0, 0));
     }
 
     fn take_letter(&mut self, letter: &Kept) {
@@ -60,13 +56,9 @@ impl Courier {
         let reference = record.reference(letter.tag);
         let run = record.passage.run.as_ref();
         let headers = LetterHeaders {
-            run: run.map_or("", |run| &run.run).into(),
+            run: run.map_or("", |run| &*run.run).into(),
             step: run.map_or("", |run| &run.step).into(),
             pipeline: self.settings.pipeline.as_str().into(),
-            stage: letter.stage.as_str().into(),
-            reason: letter.reason.as_str().into(),
-            attempts: Some(letter.attempts),
-            time: Some(Timestamp::now()),
             source: Some(SourcePlace {
                 topic: self.settings.names.source.as_str().into(),
                 partition: record.passage.source_partition,
@@ -75,8 +67,7 @@ impl Courier {
             epoch: run.map(|run| run.epoch),
             seq: run.map(|_| reference.seq),
             ordinal: reference.ordinal,
-            content: if letter.is_document { LetterContent::Document } else { LetterContent::Raw },
-            truncated: false,
+            ..letter.headers()
         };
         self.outbox.letter(headers, &letter.id, &letter.value);
     }

@@ -5,15 +5,11 @@ use super::{
     outbox::{Events, Fault, LetterTopic, Outbox},
 };
 use crate::{
-    event::{Detail, EventBatch, Outcome, Tag},
-    kafka::{
-        self, Connection, KafkaError, Traffic,
-        letter::{LetterContent, LetterHeaders},
-    },
+    event::{EventBatch, Tag},
+    kafka::{self, Connection, KafkaError, Traffic, letter::LetterHeaders},
 };
 use crossbeam_channel::Receiver;
-use jiff::Timestamp;
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 /// Whose desk it is.
 #[derive(Clone, Debug)]
@@ -53,12 +49,9 @@ impl Desk {
     /// A document that Kafka found too large: it fails.
     pub fn too_large(&mut self, seq: u64, id: String, value: Vec<u8>) {
         let reason = kafka::too_large(value.len(), "source");
-        let tag = Tag::source(seq);
-        let stage = String::new();
-        self.letter(&Kept { tag, id: id.clone(), stage: stage.clone(), reason: reason.clone(), attempts: 1, value, is_document: true });
-        let mut events = EventBatch::new(self.owner.epoch, 1, Outcome::Failed);
-        events.push_with(tag, Detail { seq, id, stage, reason });
-        self.events(events);
+        let failed = Kept { tag: Tag::source(seq), id, stage: String::new(), reason, attempts: 1, value, is_document: true };
+        self.letter(&failed);
+        self.events(failed.into_events(self.owner.epoch, 1));
     }
 
     /// Lets the client work. The answer: numbers of documents whose event is in the log.
@@ -72,7 +65,7 @@ impl Desk {
                 Report::Events(events) => self.events(events),
             }
         }
-        Ok(self.outbox.poll(Duration::ZERO)?.settled.into_iter().map(|tag| tag.seq).collect())
+        Ok(self.outbox.poll()?.settled.into_iter().map(|tag| tag.seq).collect())
     }
 
     fn events(&mut self, events: EventBatch) {
@@ -85,16 +78,9 @@ impl Desk {
             run: self.owner.run.as_str().into(),
             step: self.owner.step.as_str().into(),
             pipeline: self.owner.pipeline.as_str().into(),
-            stage: letter.stage.as_str().into(),
-            reason: letter.reason.as_str().into(),
-            attempts: Some(letter.attempts),
-            time: Some(Timestamp::now()),
-            source: None,
             epoch: Some(self.owner.epoch),
             seq: Some(letter.tag.seq),
-            ordinal: 0,
-            content: if letter.is_document { LetterContent::Document } else { LetterContent::Raw },
-            truncated: false,
+            ..letter.headers()
         };
         self.outbox.letter(headers, &letter.id, &letter.value);
     }

@@ -16,7 +16,6 @@ pub struct CourierFigures {
     read: AtomicU64,
     stale: AtomicU64,
     discarded: AtomicU64,
-    rounds: AtomicU64,
 }
 
 /// The figures at one moment.
@@ -32,15 +31,13 @@ pub struct Figures {
     pub stale: u64,
     /// Events whose log was gone.
     pub discarded: u64,
-    /// Grows while the thread lives.
-    pub rounds: u64,
 }
 
 impl CourierFigures {
     /// Nothing yet.
     pub fn new(role: Role, pipeline: &str) -> Self {
-        let [assigned, in_work, read, stale, discarded, rounds] = Default::default();
-        Self { role, pipeline: pipeline.into(), joined: AtomicBool::new(false), assigned, in_work, read, stale, discarded, rounds }
+        let [assigned, in_work, read, stale, discarded] = Default::default();
+        Self { role, pipeline: pipeline.into(), joined: AtomicBool::new(false), assigned, in_work, read, stale, discarded }
     }
 
     /// Whether it is a member of its group: it has got its share of the partitions, which may be none.
@@ -56,7 +53,6 @@ impl CourierFigures {
             read: self.read.load(Relaxed),
             stale: self.stale.load(Relaxed),
             discarded: self.discarded.load(Relaxed),
-            rounds: self.rounds.load(Relaxed),
         }
     }
 
@@ -74,6 +70,5 @@ impl CourierFigures {
         self.read.fetch_add(read, Relaxed);
         self.in_work.store(in_work as u64, Relaxed);
         self.discarded.store(discarded, Relaxed);
-        self.rounds.fetch_add(1, Relaxed);
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::{
     document::{Document, JsonRecords, Origin, RecordTraits},
-    event::{EventBatch, Tag},
+    event::{Detail, EventBatch, Outcome, Tag},
     indexers::{Content, DeadLetter, EventSink, Letter},
+    kafka::letter::{LetterContent, LetterHeaders},
     messenger::{
         Closed, Dest, Payload, Polled, SourceBatch, SourceReader,
         queue::{Limits, Queue, Taken},
@@ -12,6 +13,7 @@ use crate::{
 use compact_str::CompactString;
 use crossbeam_channel::{Receiver, Sender};
 use foldhash::fast::FixedState;
+use jiff::Timestamp;
 use std::{
     hash::BuildHasher,
     io,
@@ -46,6 +48,28 @@ pub(super) struct Kept {
     pub value: Vec<u8>,
     /// The value is a document, not a record that could not be read.
     pub is_document: bool,
+}
+
+impl Kept {
+    /// What its letter says of it. Whose document it is and where it stands is added by who knows that.
+    pub fn headers(&self) -> LetterHeaders<'_> {
+        LetterHeaders {
+            stage: self.stage.as_str().into(),
+            reason: self.reason.as_str().into(),
+            attempts: Some(self.attempts),
+            time: Some(Timestamp::now()),
+            content: if self.is_document { LetterContent::Document } else { LetterContent::Raw },
+            ..LetterHeaders::default()
+        }
+    }
+
+    /// The event that it failed.
+    pub fn into_events(self, epoch: u64, attempt: u64) -> EventBatch {
+        let Self { tag, id, stage, reason, .. } = self;
+        let mut events = EventBatch::new(epoch, attempt, Outcome::Failed);
+        events.push_with(tag, Detail { seq: tag.seq, id, stage, reason });
+        events
+    }
 }
 
 impl From<Letter<'_>> for Kept {

@@ -311,7 +311,7 @@ impl Courier {
     /// What Kafka has acknowledged; whether there was something.
     fn take_answers(&mut self) -> Result<bool, CourierError> {
         let connection = &self.connection;
-        let answers = self.outbox.poll(Duration::ZERO).map_err(|fault| match connection.denied_to_write(&fault.topic, fault.code) {
+        let answers = self.outbox.poll().map_err(|fault| match connection.denied_to_write(&fault.topic, fault.code) {
             Some(denied) => CourierError::Kafka(denied),
             None => CourierError::Refused(fault),
         })?;

@@ -12,7 +12,7 @@ use crate::{
         self, Connection, KafkaError, Traffic,
         deliveries::{Deliveries, Delivery, Numbered, Refused},
         header, largest_value,
-        letter::LetterHeaders,
+        letter::{LetterHeaders, cut_to_fit},
     },
     messenger::kafka::intake::Offsets,
     publisher::{log::LogRecord, topic_log::codec},
@@ -26,8 +26,6 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 /// Events with details of a record at most.
 const DETAILED_EVENTS: usize = 100;
-/// Reasons are cut to so many bytes in events; the dead letter has all of it.
-const LONGEST_REASON: usize = 1_000;
 
 /// The outgoing side of a process. Used by one thread.
 pub(super) struct Outbox {
@@ -140,16 +138,12 @@ impl Outbox {
     }
 
     /// Sends a letter. Events that are handed over later wait for it.
-    pub fn letter(&mut self, mut headers: LetterHeaders<'_>, id: &str, value: &[u8]) {
+    pub fn letter(&mut self, mut headers: LetterHeaders<'_>, id: &str, whole: &[u8]) {
         let number = self.next_letter;
         self.next_letter += 1;
         self.letters.begin(number);
-        let value = if value.len() > self.largest_letter {
-            headers.truncated = true;
-            &value[..self.largest_letter]
-        } else {
-            value
-        };
+        let value;
+        (value, headers.truncated) = cut_to_fit(whole, self.largest_letter);
         let topic = Arc::clone(&self.fail_topic);
         self.send(&topic, None, id.as_bytes(), value, headers.to_kafka(), Shipment::Letter(number));
     }
@@ -167,8 +161,8 @@ impl Outbox {
     ///
     /// # Errors
     /// The broker refused a record for good: the process must end.
-    pub fn poll(&mut self, wait: Duration) -> Result<Answers, Fault> {
-        self.producer.poll(wait);
+    pub fn poll(&mut self) -> Result<Answers, Fault> {
+        self.producer.poll(Duration::ZERO);
         loop {
             let deliveries = self.deliveries.take();
             if deliveries.is_empty() {
@@ -222,8 +216,7 @@ impl Outbox {
         let Events { record, settles } = events;
         match record {
             None => self.settled.extend(settles),
-            Some((log, mut batch)) => {
-                batch.details.iter_mut().for_each(|detail| cut(&mut detail.reason, LONGEST_REASON));
+            Some((log, batch)) => {
                 let most = if batch.details.is_empty() { usize::MAX } else { DETAILED_EVENTS };
                 let mut settles = settles.into_iter();
                 for part in batch.split(most) {
@@ -241,8 +234,10 @@ impl Outbox {
     }
 
     fn send_backlog(&mut self) {
-        while let Some(outgoing) = self.backlog.pop_front() {
-            if let Some(outgoing) = self.try_send(outgoing) {
+        while let Some(mut outgoing) = self.backlog.pop_front() {
+            let Outgoing { topic, partition, key, value, headers, number } = &mut outgoing;
+            if let Some(left) = self.try_send(topic, *partition, key, value, std::mem::take(headers), *number) {
+                *headers = left;
                 self.backlog.push_front(outgoing);
                 break;
             }
@@ -252,54 +247,35 @@ impl Outbox {
     fn send(&mut self, topic: &Arc<str>, partition: Option<i32>, key: &[u8], value: &[u8], headers: OwnedHeaders, shipment: Shipment) {
         let number = self.first_shipment + self.shipments.len();
         self.shipments.push_back(shipment);
-        if self.backlog.is_empty() {
-            let mut record = BaseRecord::with_opaque_to(topic, number).key(key).payload(value).headers(headers);
-            record.partition = partition;
-            match self.producer.send(record) {
-                Ok(()) => {}
-                Err((error, record)) if error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull) => {
-                    let headers = record.headers.unwrap_or_default();
-                    self.queue(topic, partition, key, value, headers, number);
-                }
-                Err((error, _)) => self.refuse(topic, error.rdkafka_error_code(), key, value, number),
-            }
-        } else {
-            self.queue(topic, partition, key, value, headers, number);
+        // what waits goes first
+        let left = if self.backlog.is_empty() { self.try_send(topic, partition, key, value, headers, number) } else { Some(headers) };
+        if let Some(headers) = left {
+            let topic = Arc::clone(topic);
+            self.backlog.push_back(Outgoing { topic, partition, key: key.into(), value: value.into(), headers, number });
         }
     }
 
-    fn queue(&mut self, topic: &Arc<str>, partition: Option<i32>, key: &[u8], value: &[u8], headers: OwnedHeaders, number: usize) {
-        let topic = Arc::clone(topic);
-        self.backlog.push_back(Outgoing { topic, partition, key: key.into(), value: value.into(), headers, number });
-    }
-
-    /// Sends what waited; gives it back if there is still no room.
-    fn try_send(&mut self, outgoing: Outgoing) -> Option<Outgoing> {
-        let Outgoing { topic, partition, key, value, headers, number } = outgoing;
-        let mut record = BaseRecord::with_opaque_to(&topic, number).key(&key).payload(&value).headers(headers);
+    /// Hands a record to the client; gives its headers back if there is no room.
+    fn try_send(
+        &mut self,
+        topic: &str,
+        partition: Option<i32>,
+        key: &[u8],
+        value: &[u8],
+        headers: OwnedHeaders,
+        number: usize,
+    ) -> Option<OwnedHeaders> {
+        let mut record = BaseRecord::with_opaque_to(topic, number).key(key).payload(value).headers(headers);
         record.partition = partition;
-        let (code, headers) = match self.producer.send(record) {
-            Ok(()) => return None,
-            Err((error, record)) => (error.rdkafka_error_code(), record.headers.unwrap_or_default()),
-        };
-        if code == Some(RDKafkaErrorCode::QueueFull) {
-            return Some(Outgoing { topic, partition, key, value, headers, number });
+        let (error, record) = self.producer.send(record).err()?;
+        match error.rdkafka_error_code() {
+            Some(RDKafkaErrorCode::QueueFull) => Some(record.headers.unwrap_or_default()),
+            // the client itself refuses it: the same as if the broker had
+            code => {
+                self.deliveries.refuse(number, topic, code.unwrap_or(RDKafkaErrorCode::Unknown), key, value);
+                None
+            }
         }
-        self.refuse(&topic, code, &key, &value, number);
-        None
-    }
-
-    /// The client itself refuses a record: the same as if the broker had.
-    fn refuse(&mut self, topic: &str, code: Option<RDKafkaErrorCode>, key: &[u8], value: &[u8], number: usize) {
-        self.deliveries.refuse(number, topic, code.unwrap_or(RDKafkaErrorCode::Unknown), key, value);
-    }
-}
-
-/// Shortens a text, at the border of a character.
-fn cut(text: &mut String, most: usize) {
-    if text.len() > most {
-        let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-        text.truncate(end);
     }
 }
 

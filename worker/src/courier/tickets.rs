@@ -15,8 +15,6 @@ pub(super) struct Passage {
     pub tenure: u64,
     /// Whose documents they are; nobody's if they come from outside of any run.
     pub run: Option<RunStep>,
-    /// The id of that run, to be shared with its documents.
-    pub run_id: Option<Arc<str>>,
     /// The passage through the pipeline, for the events: the tenure of the worker.
     pub attempt: u64,
     /// The partition of the source topic.
@@ -26,7 +24,8 @@ pub(super) struct Passage {
 /// The step of a run, and its publisher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RunStep {
-    pub run: String,
+    /// The id, shared with the documents.
+    pub run: Arc<str>,
     pub step: String,
     pub epoch: u64,
     pub replaced: bool,
@@ -143,7 +142,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn passage(partition: u32) -> Rc<Passage> {
-        Rc::new(Passage { partition, tenure: 5, run: None, run_id: None, attempt: 5, source_partition: partition })
+        Rc::new(Passage { partition, tenure: 5, run: None, attempt: 5, source_partition: partition })
     }
 
     fn member(seq: u64, ordinal: u32, children: u32) -> Tag {

@@ -36,12 +36,10 @@ pub struct Document {
 /// Where a document came from, where that is known: over Kafka. Its children have the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// The offset of its record in its partition.
-    pub offset: u64,
+    /// The offset of its record in its partition, if it came from one.
+    pub offset: Option<u64>,
     /// The id of the run that published it; nothing if it came from outside, or the process works for one run only.
     pub run_id: Option<Arc<str>>,
-    /// Whether there is an offset.
-    pub is_known: bool,
 }
 
 impl Document {

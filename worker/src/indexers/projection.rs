@@ -106,8 +106,7 @@ impl Projection {
             Version::None => return Ok(None),
             Version::Field(path) => path,
             Version::Place(generation) => {
-                let origin = document.origin();
-                return Ok(origin.is_known.then_some(generation << OFFSET_BITS | origin.offset));
+                return Ok(document.origin().offset.map(|offset| generation << OFFSET_BITS | offset));
             }
         };
         let version = match document.get(path) {
@@ -319,7 +318,7 @@ mod tests {
     fn the_place_in_the_topic_is_a_version_that_grows_with_generation_and_offset() {
         let versioned = projection(r#","versioning":"External","versionGeneration":7"#);
         let at = |offset| {
-            let origin = Origin { offset, is_known: true, run_id: Some("run-9".into()) };
+            let origin = Origin { offset: Some(offset), run_id: Some("run-9".into()) };
             document("{}").from_origin(origin)
         };
         assert_eq!(versioned.version(&at(5)), Ok(Some(7 << 36 | 5)));

@@ -101,8 +101,8 @@ impl SourceAcks {
     ///
     /// # Errors
     /// The broker refused a document for good: the step must end.
-    pub fn poll(&self, wait: Duration) -> Result<Acknowledged, Refused> {
-        self.serve(wait);
+    pub fn poll(&self) -> Result<Acknowledged, Refused> {
+        self.serve(Duration::ZERO);
         let mut state = self.state.lock();
         if let Some(fault) = &state.fault {
             return Err(fault.clone());

@@ -344,7 +344,7 @@ impl<'a, 'b> Publishing<'a, 'b> {
     /// What Kafka has acknowledged of documents, letters and events of our own.
     fn take_acknowledged(&mut self) -> Result<(), StepError> {
         let refused = |topic, code| refused(self.route, topic, code);
-        let acknowledged = self.acks.poll(Duration::ZERO).map_err(|fault| refused(fault.topic, fault.code))?;
+        let acknowledged = self.acks.poll().map_err(|fault| refused(fault.topic, fault.code))?;
         for TooLarge { seq, id, value } in acknowledged.too_large {
             self.desk.too_large(seq, id, value);
         }
