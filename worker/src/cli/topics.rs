@@ -45,6 +45,7 @@ pub(super) struct Target {
 pub(super) enum NoTarget {
     Manifests(Report),
     Choice(String),
+    Usage(&'static str),
     Kafka(KafkaError),
 }
 
@@ -87,6 +88,7 @@ impl NoTarget {
         match self {
             Self::Manifests(report) => print_problems(&report),
             Self::Choice(message) => fail(&message, Exit::Invalid),
+            Self::Usage(message) => fail(message, Exit::Usage),
             Self::Kafka(error) => fail_kafka(&error),
         }
     }

@@ -6,7 +6,7 @@ use super::{
 };
 use rdkafka::{
     Message, Offset, TopicPartitionList,
-    consumer::{BaseConsumer, Consumer},
+    consumer::{BaseConsumer, Consumer, ConsumerContext},
     error::KafkaError as ClientError,
     message::BorrowedMessage,
     types::RDKafkaErrorCode,
@@ -65,15 +65,7 @@ impl<'a> Scan<'a> {
     /// # Errors
     /// The topic is not there, or nobody answers.
     pub fn present(&self) -> Result<Ranges, KafkaError> {
-        let partitions = self.ask(|at_most| {
-            let metadata = self.consumer.fetch_metadata(Some(&self.topic), at_most)?;
-            let found = metadata.topics().iter().find(|found| found.name() == self.topic);
-            match found.map(|found| (found.error(), found.partitions())) {
-                Some((None, partitions)) => Ok(partitions.iter().map(|partition| partition.id()).collect::<Vec<_>>()),
-                Some((Some(code), _)) => Err(ClientError::MetadataFetch(code.into())),
-                None => Err(ClientError::MetadataFetch(RDKafkaErrorCode::UnknownTopicOrPartition)),
-            }
-        })?;
+        let partitions = self.ask(|at_most| partitions_of(&self.consumer, &self.topic, at_most))?;
         let mut ranges = Ranges::new();
         for partition in partitions {
             let (first, end) = self.ask(|at_most| self.consumer.fetch_watermarks(&self.topic, partition, at_most))?;
@@ -157,5 +149,19 @@ impl<'a> Scan<'a> {
 
     fn no_answer(&self) -> KafkaError {
         self.error(&ClientError::Global(RDKafkaErrorCode::OperationTimedOut)).after(self.patience)
+    }
+}
+
+/// The partitions of a topic, in one question.
+///
+/// # Errors
+/// There is no such topic, or no answer in time.
+pub fn partitions_of<C: ConsumerContext>(consumer: &BaseConsumer<C>, topic: &str, at_most: Duration) -> Result<Vec<i32>, ClientError> {
+    let metadata = consumer.fetch_metadata(Some(topic), at_most)?;
+    let found = metadata.topics().iter().find(|found| found.name() == topic);
+    match found.map(|found| (found.error(), found.partitions())) {
+        Some((None, partitions)) => Ok(partitions.iter().map(|partition| partition.id()).collect()),
+        Some((Some(code), _)) => Err(ClientError::MetadataFetch(code.into())),
+        None => Err(ClientError::MetadataFetch(RDKafkaErrorCode::UnknownTopicOrPartition)),
     }
 }

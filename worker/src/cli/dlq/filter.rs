@@ -1,6 +1,9 @@
 //! Which letters: the arguments that all commands have.
 
-use crate::kafka::dlq::Filter;
+use crate::{
+    cli::topics::{NoTarget, Target, TopicArgs},
+    kafka::dlq::Filter,
+};
 use clap::Args;
 use jiff::Timestamp;
 
@@ -28,6 +31,29 @@ pub struct FilterArgs {
     /// The one that stands there, as `list` shows it: PARTITION/OFFSET.
     #[arg(long, value_name = "PLACE", value_parser = place)]
     at: Option<(i32, i64)>,
+}
+
+/// Which letters of which pipeline, for commands that change something: that all are meant has to be said.
+#[derive(Debug, Args)]
+pub struct MeantArgs {
+    #[command(flatten)]
+    topics: TopicArgs,
+    #[command(flatten)]
+    filter: FilterArgs,
+    /// All letters: needed where nothing says which.
+    #[arg(long)]
+    all: bool,
+}
+
+impl MeantArgs {
+    /// The letters and the pipeline that are meant. `administration`: with the credentials of who may delete records.
+    pub(super) fn target(&self, administration: bool) -> Result<(Filter, Target), NoTarget> {
+        let filter = self.filter.filter();
+        if filter.is_all() && !self.all {
+            return Err(NoTarget::Usage("say which letters, for example by --stage or --run, or --all"));
+        }
+        Ok((filter, self.topics.target(administration)?))
+    }
 }
 
 impl FilterArgs {

@@ -15,9 +15,9 @@ use std::{
     ops::ControlFlow,
 };
 
-/// Arguments of `penstock dlq list`.
+/// Which letters are shown.
 #[derive(Debug, Args)]
-pub struct List {
+struct LetterArgs {
     #[command(flatten)]
     topics: TopicArgs,
     #[command(flatten)]
@@ -25,6 +25,13 @@ pub struct List {
     /// Stop after so many letters.
     #[arg(long, short = 'n', value_name = "N")]
     limit: Option<u64>,
+}
+
+/// Arguments of `penstock dlq list`.
+#[derive(Debug, Args)]
+pub struct List {
+    #[command(flatten)]
+    letters: LetterArgs,
     /// Print one JSON object a letter.
     #[arg(long, conflicts_with = "count")]
     json: bool,
@@ -37,18 +44,13 @@ pub struct List {
 #[derive(Debug, Args)]
 pub struct Show {
     #[command(flatten)]
-    topics: TopicArgs,
-    #[command(flatten)]
-    filter: FilterArgs,
-    /// Stop after so many letters.
-    #[arg(long, short = 'n', value_name = "N")]
-    limit: Option<u64>,
+    letters: LetterArgs,
 }
 
 impl List {
     pub(super) fn execute(self) -> anyhow::Result<Exit> {
         let mut out = BufWriter::new(io::stdout().lock());
-        let printed = each(&self.topics, &self.filter, self.limit, &mut |letter| match (self.count, self.json) {
+        let printed = self.letters.each(&mut |letter| match (self.count, self.json) {
             (true, _) => Ok(()),
             (_, true) => writeln!(out, "{}", render::json(letter, false)),
             _ => writeln!(out, "{}", render::line(letter)),
@@ -71,7 +73,7 @@ impl List {
 impl Show {
     pub(super) fn execute(self) -> anyhow::Result<Exit> {
         let mut out = BufWriter::new(io::stdout().lock());
-        let printed = each(&self.topics, &self.filter, self.limit, &mut |letter| writeln!(out, "{:#}", render::json(letter, true)));
+        let printed = self.letters.each(&mut |letter| writeln!(out, "{:#}", render::json(letter, true)));
         if let Err(exit) = printed? {
             return Ok(exit);
         }
@@ -80,30 +82,27 @@ impl Show {
     }
 }
 
-/// Prints letters as they are read. The inner error is how the command ends, after the reason was printed.
-fn each(
-    topics: &TopicArgs,
-    filter: &FilterArgs,
-    limit: Option<u64>,
-    print: &mut dyn FnMut(&Letter<'_>) -> io::Result<()>,
-) -> anyhow::Result<Result<Met, Exit>> {
-    let target = match topics.target(false) {
-        Ok(target) => target,
-        Err(no_target) => return no_target.print().map(Err),
-    };
-    let (mut left, mut printed) = (limit.unwrap_or(u64::MAX), Ok(()));
-    let mut visit = |letter: &Letter<'_>| {
-        printed = print(letter);
-        left = left.saturating_sub(1);
-        if printed.is_ok() && left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    };
-    let letters = DeadLetters::open(&target.connection, &target.names.fail, PATIENCE);
-    match letters.and_then(|letters| letters.for_each(&filter.filter(), &mut visit)) {
-        Ok(met) => {
-            printed.context("failed to print the letters")?;
-            Ok(Ok(met))
+impl LetterArgs {
+    /// Prints letters as they are read. The inner error is how the command ends, after the reason was printed.
+    fn each(&self, print: &mut dyn FnMut(&Letter<'_>) -> io::Result<()>) -> anyhow::Result<Result<Met, Exit>> {
+        let target = match self.topics.target(false) {
+            Ok(target) => target,
+            Err(no_target) => return no_target.print().map(Err),
+        };
+        let (mut left, mut printed) = (self.limit.unwrap_or(u64::MAX), Ok(()));
+        let mut visit = |letter: &Letter<'_>| {
+            printed = print(letter);
+            left = left.saturating_sub(1);
+            if printed.is_ok() && left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        let letters = DeadLetters::open(&target.connection, &target.names.fail, PATIENCE);
+        match letters.and_then(|letters| letters.for_each(&self.filter.filter(), &mut visit)) {
+            Ok(met) => {
+                printed.context("failed to print the letters")?;
+                Ok(Ok(met))
+            }
+            Err(error) => fail_dlq(&error).map(Err),
         }
-        Err(error) => fail_dlq(&error).map(Err),
     }
 }
 

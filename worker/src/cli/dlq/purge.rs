@@ -1,11 +1,8 @@
 //! `penstock dlq purge`.
 
-use super::{fail_dlq, filter::FilterArgs};
+use super::{fail_dlq, filter::MeantArgs};
 use crate::{
-    cli::{
-        Exit,
-        topics::{PATIENCE, TopicArgs, fail},
-    },
+    cli::{Exit, topics::PATIENCE},
     kafka::dlq::purge,
 };
 use anyhow::Context;
@@ -27,12 +24,7 @@ once.";
 #[command(after_help = EXAMPLES)]
 pub struct PurgeCommand {
     #[command(flatten)]
-    topics: TopicArgs,
-    #[command(flatten)]
-    filter: FilterArgs,
-    /// All letters: needed where nothing says which.
-    #[arg(long)]
-    all: bool,
+    meant: MeantArgs,
     /// Only say what would be done.
     #[arg(long)]
     dry_run: bool,
@@ -40,12 +32,8 @@ pub struct PurgeCommand {
 
 impl PurgeCommand {
     pub(super) fn execute(self) -> anyhow::Result<Exit> {
-        let filter = self.filter.filter();
-        if filter.is_all() && !self.all {
-            return fail("say which letters, for example by --stage or --run, or --all", Exit::Usage);
-        }
-        let target = match self.topics.target(true) {
-            Ok(target) => target,
+        let (filter, target) = match self.meant.target(true) {
+            Ok(meant) => meant,
             Err(no_target) => return no_target.print(),
         };
         match purge(&target.connection, &target.names.fail, &filter, self.dry_run, PATIENCE) {

@@ -1,11 +1,8 @@
 //! `penstock dlq replay`.
 
-use super::{fail_dlq, filter::FilterArgs};
+use super::{fail_dlq, filter::MeantArgs};
 use crate::{
-    cli::{
-        Exit,
-        topics::{PATIENCE, TopicArgs, fail},
-    },
+    cli::{Exit, topics::PATIENCE},
     kafka::dlq::{Replay, Replayed, replay},
 };
 use anyhow::Context;
@@ -29,12 +26,7 @@ A finished run is not amended. Letters stay: remove them with `penstock dlq purg
 #[command(after_help = EXAMPLES)]
 pub struct ReplayCommand {
     #[command(flatten)]
-    topics: TopicArgs,
-    #[command(flatten)]
-    filter: FilterArgs,
-    /// All letters: needed where nothing says which.
-    #[arg(long)]
-    all: bool,
+    meant: MeantArgs,
     /// Also where a newer operation on the same id has come since: the old one is applied behind it.
     #[arg(long)]
     force: bool,
@@ -45,12 +37,8 @@ pub struct ReplayCommand {
 
 impl ReplayCommand {
     pub(super) fn execute(self) -> anyhow::Result<Exit> {
-        let filter = self.filter.filter();
-        if filter.is_all() && !self.all {
-            return fail("say which letters, for example by --stage or --run, or --all", Exit::Usage);
-        }
-        let target = match self.topics.target(false) {
-            Ok(target) => target,
+        let (filter, target) = match self.meant.target(false) {
+            Ok(meant) => meant,
             Err(no_target) => return no_target.print(),
         };
         let wanted = Replay {

@@ -4,13 +4,8 @@ use super::{
     DeadLetters, DlqError, Filter, Letter,
     send::{Outgoing, Sender},
 };
-use crate::kafka::{Access, Connection, KafkaContext, Resource, scan::Ranges};
-use rdkafka::{
-    Message, Offset, TopicPartitionList,
-    admin::{AdminClient, AdminOptions},
-    error::KafkaError as ClientError,
-    message::BorrowedMessage,
-};
+use crate::kafka::{Connection, admin::Admin, scan::Ranges};
+use rdkafka::{Message, message::BorrowedMessage};
 use std::{collections::BTreeSet, ops::ControlFlow, time::Duration};
 
 /// What was removed, or would be.
@@ -87,16 +82,7 @@ fn same<'a>(message: &'a BorrowedMessage<'_>) -> Outgoing<'a> {
 
 /// Removes everything in front of the old ends.
 fn remove(connection: &Connection, topic: &str, old: &Ranges, patience: Duration) -> Result<(), DlqError> {
-    let not_removed = |error: &ClientError| {
-        let source = connection.error(error, Access::Delete, Resource::topic(topic));
-        DlqError::NotRemoved { topic: topic.to_owned(), source }
-    };
-    let admin: AdminClient<KafkaContext> = connection.client_of(|config| config.create_with_context(connection.context()))?;
-    let mut ends = TopicPartitionList::new();
-    for (partition, range) in old {
-        ends.add_partition_offset(topic, *partition, Offset::Offset(range.end)).map_err(|error| not_removed(&error))?;
-    }
-    let options = AdminOptions::new().request_timeout(Some(patience)).operation_timeout(Some(patience));
-    let answer = futures::executor::block_on(admin.delete_records(&ends, &options)).map_err(|error| not_removed(&error))?;
-    answer.elements().iter().try_for_each(|partition| partition.error()).map_err(|error| not_removed(&error))
+    let ends: Vec<(i32, i64)> = old.iter().map(|(partition, range)| (*partition, range.end)).collect();
+    let removed = Admin::new(connection, patience)?.delete_records(topic, &ends);
+    removed.map(drop).map_err(|source| DlqError::NotRemoved { topic: topic.to_owned(), source })
 }

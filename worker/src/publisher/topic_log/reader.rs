@@ -5,6 +5,7 @@ use crate::{
     kafka::{
         Connection, KafkaContext,
         failure::{Failure, classify},
+        scan::partitions_of,
     },
     publisher::log::{LogError, LogRecord},
 };
@@ -158,16 +159,7 @@ impl Reader {
 
     /// The topic is there, and one log.
     fn check_topic(&self, patience: Duration) -> Result<(), LogError> {
-        let metadata = self.ask(patience, |consumer, topic, at_most| {
-            let metadata = consumer.fetch_metadata(Some(topic), at_most)?;
-            let found = metadata.topics().iter().find(|found| found.name() == topic);
-            match found.map(|found| (found.error(), found.partitions().len())) {
-                Some((None, partitions)) => Ok(partitions),
-                Some((Some(code), _)) => Err(KafkaError::MetadataFetch(code.into())),
-                None => Err(KafkaError::MetadataFetch(rdkafka::types::RDKafkaErrorCode::UnknownTopicOrPartition)),
-            }
-        });
-        match metadata? {
+        match self.ask(patience, partitions_of)?.len() {
             1 => Ok(()),
             partitions => Err(LogError::Partitions { log: self.topic.clone(), partitions }),
         }
