@@ -214,6 +214,27 @@ spec:
     }
 }
 
+/// A connection to this broker, and a pipeline over it that does nothing.
+pub fn bare_pipeline(kafka: &Kafka, name: &str) -> String {
+    format!(
+        "apiVersion: penstock.io/v1alpha1
+kind: KafkaConnection
+metadata: {{name: main}}
+spec: {{bootstrapServers: '{}'}}
+---
+apiVersion: penstock.io/v1alpha1
+kind: Pipeline
+metadata: {{name: {name}}}
+spec:
+  mode: Distributed
+  kafkaRef: {{name: main}}
+  partitions: 4
+  indexer: {{nop: {{}}}}
+",
+        kafka.bootstrap()
+    )
+}
+
 /// Whether an index holds these documents and no others.
 ///
 /// # Errors

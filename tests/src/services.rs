@@ -16,12 +16,23 @@ use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 /// Runs its arguments as a process, says its number, and kills it once its own input ends: at the latest with the tests.
 /// The process starts before the guard ignores signals: what is ignored is inherited.
 const GUARD: &str = r#""$@" < /dev/null & echo $!; trap "" INT TERM HUP; exec >&-; cat > /dev/null; kill -9 $! 2> /dev/null; wait"#;
+
+/// What a service in Java logs, and where: warnings, with its messages.
+const LOGGING: &str = "rootLogger.level = warn
+rootLogger.appenderRef.stdout.ref = stdout
+appender.stdout.type = Console
+appender.stdout.name = stdout
+appender.stdout.target = SYSTEM_ERR
+appender.stdout.layout.type = PatternLayout
+appender.stdout.layout.pattern = [%d] %p %c{1} %m%n
+";
 
 /// A running process. It is killed when this is dropped, and when the tests end without dropping anything.
 #[derive(Debug)]
@@ -77,6 +88,69 @@ impl Drop for Service {
         if let Err(error) = self.guard.wait() {
             eprintln!("failed to wait for the end of a service: {error}");
         }
+    }
+}
+
+/// A service in Java that may be stopped and started again, with its data.
+pub(crate) struct Restartable {
+    name: &'static str,
+    arguments: Vec<String>,
+    log: PathBuf,
+    limit: Duration,
+    running: Mutex<Option<Service>>,
+}
+
+impl Restartable {
+    /// One that does not run yet. `limit`: how long it may take to answer.
+    fn new(name: &'static str, arguments: Vec<String>, log: PathBuf, limit: Duration) -> Self {
+        Self { name, arguments, log, limit, running: Mutex::new(None) }
+    }
+
+    /// Starts it, and waits until it answers.
+    fn start(&self, mut answers: impl FnMut() -> bool) -> Result<()> {
+        let Self { name, log, .. } = self;
+        let service = Service::start(&program("java")?, &self.arguments, log)?;
+        let mut died = false;
+        let answered = poll_until(&format!("{name} answers"), self.limit, || {
+            died = !service.runs();
+            died || answers()
+        });
+        ensure!(answered.is_ok() && !died, "{name} did not start:\n{}", tail(log));
+        *self.running() = Some(service);
+        Ok(())
+    }
+
+    /// Stops it as a machine that is shut down would.
+    fn terminate(&self, limit: Duration) -> Result<()> {
+        let mut service = self.running();
+        let running = service.as_ref().with_context(|| self.is_down())?;
+        running.terminate()?;
+        poll_until(&format!("{} stops", self.name), limit, || !running.runs())?;
+        *service = None;
+        Ok(())
+    }
+
+    /// Kills it.
+    fn kill(&self) {
+        *self.running() = None;
+    }
+
+    /// Freezes it: connections stay open and nothing is answered.
+    fn pause(&self) -> Result<()> {
+        self.running().as_ref().with_context(|| self.is_down())?.pause()
+    }
+
+    /// Lets it go on.
+    fn resume(&self) -> Result<()> {
+        self.running().as_ref().with_context(|| self.is_down())?.resume()
+    }
+
+    fn is_down(&self) -> String {
+        format!("{} does not run", self.name)
+    }
+
+    fn running(&self) -> MutexGuard<'_, Option<Service>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

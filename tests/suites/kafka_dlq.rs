@@ -10,6 +10,7 @@ use penstock::{
     secrets::Secrets,
 };
 use penstock_tests::{
+    over_kafka::bare_pipeline,
     penstock::{Answer, Workdir},
     services::kafka::{Kafka, records::Record},
 };
@@ -246,26 +247,7 @@ fn the_command_lists_shows_brings_in_again_and_removes() -> Result<()> {
     let at_indexer = LetterHeaders { reason: "mapper_parsing_exception".into(), ..letter(INDEXER, 2, &places[1]) };
     topics.fail(&[("a", r#"{"v":1}"#, letter(STAGE, 1, &places[0])), ("b", r#"{"v":2}"#, at_indexer)])?;
     let workdir = Workdir::new()?;
-    workdir.write(
-        "m.yaml",
-        format!(
-            "apiVersion: penstock.io/v1alpha1
-kind: KafkaConnection
-metadata: {{name: main}}
-spec: {{bootstrapServers: '{}'}}
----
-apiVersion: penstock.io/v1alpha1
-kind: Pipeline
-metadata: {{name: dlq-command}}
-spec:
-  mode: Distributed
-  kafkaRef: {{name: main}}
-  partitions: 4
-  indexer: {{nop: {{}}}}
-",
-            topics.kafka.bootstrap()
-        ),
-    )?;
+    workdir.write("m.yaml", bare_pipeline(topics.kafka, "dlq-command"))?;
     let dlq = |action: &str, more: &[&str]| -> Result<Answer> {
         workdir.penstock(["dlq", action, "m.yaml"].into_iter().chain(more.iter().copied()))
     };

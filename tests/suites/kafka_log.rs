@@ -14,6 +14,7 @@ use penstock::{
     secrets::Secrets,
 };
 use penstock_tests::{
+    over_kafka::bare_pipeline,
     penstock::Workdir,
     services::{
         kafka::{Kafka, records::Record},
@@ -261,26 +262,7 @@ fn the_command_tells_what_happened_in_a_run() -> Result<()> {
     log.append(LogRecord::Events(failed))?;
     log.append(checkpoint(epoch, 3))?;
     let workdir = Workdir::new()?;
-    workdir.write(
-        "m.yaml",
-        format!(
-            "apiVersion: penstock.io/v1alpha1
-kind: KafkaConnection
-metadata: {{name: main}}
-spec: {{bootstrapServers: '{}'}}
----
-apiVersion: penstock.io/v1alpha1
-kind: Pipeline
-metadata: {{name: told}}
-spec:
-  mode: Distributed
-  kafkaRef: {{name: main}}
-  partitions: 4
-  indexer: {{nop: {{}}}}
-",
-            kafka.bootstrap()
-        ),
-    )?;
+    workdir.write("m.yaml", bare_pipeline(kafka, "told"))?;
     let told = workdir.penstock(["events", "m.yaml"])?;
     let wanted = "       0  EPOCH       0: a publisher of products begins
        1  FINISH      epoch 0, attempt 1: 2 (1–2)

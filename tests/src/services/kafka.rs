@@ -5,16 +5,16 @@ pub mod secured;
 
 pub use records::Record;
 
-use super::{Service, cache, poll_until, program, run, sources, tail};
+use super::{LOGGING, Restartable, cache, program, run, sources, tail};
 use crate::cluster::free_ports;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use secured::Security;
 use std::{
     fs,
     net::TcpStream,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
@@ -22,21 +22,12 @@ const START_LIMIT: Duration = Duration::from_secs(120);
 /// The same for each; only the address tells them apart.
 const CLUSTER_ID: &str = "cGVuc3RvY2stdGVzdHMtMQ";
 const STOP_LIMIT: Duration = Duration::from_secs(60);
-const LOGGING: &str = "rootLogger.level = warn
-rootLogger.appenderRef.stdout.ref = stdout
-appender.stdout.type = Console
-appender.stdout.name = stdout
-appender.stdout.target = SYSTEM_ERR
-appender.stdout.layout.type = PatternLayout
-appender.stdout.layout.pattern = [%d] %p %c{1} %m%n
-";
 
 /// A broker with its data, which outlives a stop. One process is broker and controller.
 pub struct Kafka {
-    service: Mutex<Option<Service>>,
+    service: Restartable,
     folder: PathBuf,
     port: u16,
-    arguments: Vec<String>,
     security: Option<Security>,
 }
 
@@ -88,48 +79,36 @@ impl Kafka {
         run(&mut format)?;
         let mut arguments = java("256m", "kafka.Kafka");
         arguments.push(properties);
-        let kafka = Self { service: Mutex::new(None), folder: folder.to_owned(), port, arguments, security };
+        let service = Restartable::new("Kafka", arguments, folder.join("log"), START_LIMIT);
+        let kafka = Self { service, folder: folder.to_owned(), port, security };
         kafka.start_again()?;
         Ok(kafka)
     }
 
     /// Starts it after [`Kafka::stop`] or [`Kafka::kill`], with its data, at the same place.
     pub fn start_again(&self) -> Result<()> {
-        let log = self.folder.join("log");
-        let service = Service::start(&program("java")?, &self.arguments, &log)?;
-        let mut died = false;
-        let answers = poll_until("Kafka answers", START_LIMIT, || {
-            died = !service.runs();
-            died || TcpStream::connect(("127.0.0.1", self.port)).is_ok()
-        });
-        ensure!(answers.is_ok() && !died, "Kafka did not start:\n{}", tail(&log));
-        *self.service() = Some(service);
-        self.wait_until_ready(START_LIMIT).with_context(|| tail(&log))
+        self.service.start(|| TcpStream::connect(("127.0.0.1", self.port)).is_ok())?;
+        self.wait_until_ready(START_LIMIT).with_context(|| tail(&self.folder.join("log")))
     }
 
     /// Stops it as a machine that is shut down would.
     pub fn stop(&self) -> Result<()> {
-        let mut service = self.service();
-        let running = service.as_ref().context("Kafka does not run")?;
-        running.terminate()?;
-        poll_until("Kafka stops", STOP_LIMIT, || !running.runs())?;
-        *service = None;
-        Ok(())
+        self.service.terminate(STOP_LIMIT)
     }
 
     /// Kills it. Its data stays.
     pub fn kill(&self) {
-        *self.service() = None;
+        self.service.kill();
     }
 
     /// Freezes it: connections stay open and nothing is answered.
     pub fn pause(&self) -> Result<()> {
-        self.service().as_ref().context("Kafka does not run")?.pause()
+        self.service.pause()
     }
 
     /// Lets it go on.
     pub fn resume(&self) -> Result<()> {
-        self.service().as_ref().context("Kafka does not run")?.resume()
+        self.service.resume()
     }
 
     /// Its address, as `bootstrapServers` wants it. Of a secured broker the one where nothing is asked and everything may be done.
@@ -140,10 +119,6 @@ impl Kafka {
     /// What a client of a secured broker must know.
     pub fn security(&self) -> Result<&Security> {
         self.security.as_ref().context("this broker is not secured")
-    }
-
-    fn service(&self) -> MutexGuard<'_, Option<Service>> {
-        self.service.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,6 +1,6 @@
 //! A real OpenSearch node. Its jars come from Maven Central, once; Java 17 or newer and Maven must be installed.
 
-use super::{Service, cache, poll_until, program, run, sources, tail};
+use super::{LOGGING, Restartable, cache, program, run, sources};
 use crate::cluster::free_ports;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -14,21 +14,13 @@ use std::{
 use tempfile::TempDir;
 
 const START_LIMIT: Duration = Duration::from_secs(180);
-const LOGGING: &str = "rootLogger.level = warn
-rootLogger.appenderRef.stdout.ref = stdout
-appender.stdout.type = Console
-appender.stdout.name = stdout
-appender.stdout.target = SYSTEM_ERR
-appender.stdout.layout.type = PatternLayout
-appender.stdout.layout.pattern = [%d] %p %c{1} %m%n
-";
 
 /// A node with its data, which outlives a stop.
 pub struct OpenSearch {
-    service: Mutex<Option<Service>>,
-    folder: TempDir,
+    service: Restartable,
+    /// Goes with the node.
+    _folder: TempDir,
     port: u16,
-    arguments: Vec<String>,
     runtime: tokio::runtime::Runtime,
     client: reqwest::Client,
 }
@@ -61,38 +53,31 @@ impl OpenSearch {
         arguments.extend(settings.iter().map(|setting| (*setting).to_owned()));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("failed to start a runtime")?;
         let client = reqwest::Client::builder().timeout(Duration::from_secs(30)).build().context("failed to build a client")?;
-        let node = Self { service: Mutex::new(None), folder, port, arguments, runtime, client };
+        let service = Restartable::new("OpenSearch", arguments, folder.path().join("log"), START_LIMIT);
+        let node = Self { service, _folder: folder, port, runtime, client };
         node.start_again()?;
         Ok(node)
     }
 
     /// Starts it after [`OpenSearch::stop`], with its data, at the same place.
     pub fn start_again(&self) -> Result<()> {
-        let log = self.folder.path().join("log");
-        let service = Service::start(&program("java")?, &self.arguments, &log)?;
-        let mut died = false;
-        let answers = poll_until("OpenSearch answers", START_LIMIT, || {
-            died = !service.runs();
-            died || self.get("/_cluster/health?wait_for_status=yellow&timeout=1s").is_ok_and(|(status, _)| status == 200)
-        });
-        ensure!(answers.is_ok() && !died, "OpenSearch did not start:\n{}", tail(&log));
-        *self.service() = Some(service);
-        Ok(())
+        let is_healthy = |(status, _): (u16, Value)| status == 200;
+        self.service.start(|| self.get("/_cluster/health?wait_for_status=yellow&timeout=1s").is_ok_and(is_healthy))
     }
 
     /// Kills it. Its data stays.
     pub fn stop(&self) {
-        *self.service() = None;
+        self.service.kill();
     }
 
     /// Freezes it: connections stay open and nothing is answered.
     pub fn pause(&self) -> Result<()> {
-        self.service().as_ref().context("OpenSearch does not run")?.pause()
+        self.service.pause()
     }
 
     /// Lets it go on.
     pub fn resume(&self) -> Result<()> {
-        self.service().as_ref().context("OpenSearch does not run")?.resume()
+        self.service.resume()
     }
 
     /// Its address.
@@ -134,10 +119,6 @@ impl OpenSearch {
     pub fn count(&self, index: &str) -> Result<u64> {
         self.request(reqwest::Method::POST, &format!("/{index}/_refresh"), None)?;
         self.get(&format!("/{index}/_count"))?.1["count"].as_u64().context("no count")
-    }
-
-    fn service(&self) -> std::sync::MutexGuard<'_, Option<Service>> {
-        self.service.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
