@@ -17,7 +17,7 @@ use std::{
 use tempfile::TempDir;
 
 /// Longest time that a command of a test may take.
-const LIMIT: Duration = Duration::from_secs(240);
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// The program that `cargo test --workspace` has built.
 ///
