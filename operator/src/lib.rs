@@ -1,0 +1,1 @@
+//! The operator: manifests become topics, Deployments, gated Jobs and a true status.

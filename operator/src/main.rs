@@ -1,0 +1,3 @@
+//! The program `penstock-operator`.
+
+fn main() {}
