@@ -1,6 +1,7 @@
 //! Trouble around a run: brokers that are gone for a while, topics that are gone for good, processes that die with work in hand.
 
 use anyhow::{Context, Result};
+use nix::sys::signal::Signal;
 use penstock_tests::{
     contract::counts,
     over_kafka::{Site, Versions},
@@ -31,6 +32,25 @@ fn a_broker_that_is_gone_for_20_seconds_is_waited_for() -> Result<()> {
     versions.check(&recorder, "outage")?;
     assert!(worker.runs()? && indexer.runs()?, "nobody had to be started again");
     Ok(())
+}
+
+#[test]
+fn processes_that_have_nothing_in_work_end_soon_also_when_no_broker_is_there() -> Result<()> {
+    let folder = tempfile::tempdir().context("failed to create a folder for Kafka")?;
+    let (kafka, recorder) = (Kafka::start(folder.path())?, Recorder::start()?);
+    let versions = Versions { rate: 100_000, ..Versions::default() };
+    let site = Site::versions(&kafka, &recorder, "away.", &versions)?;
+    let roles = [site.role("worker")?, site.role("indexer")?];
+    assert_eq!(site.publish("c", "away-1")?.wait()?.code, Some(0));
+    kafka.kill();
+    let asked = Instant::now();
+    for role in roles {
+        role.signal(Signal::SIGTERM)?;
+        let answer = role.wait()?;
+        assert!(matches!(answer.code, Some(0 | 75)), "{answer:?}");
+    }
+    assert!(asked.elapsed() < Duration::from_secs(20), "the grace period of 30 s is for work: {:?}", asked.elapsed());
+    versions.check(&recorder, "away")
 }
 
 #[test]

@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
-    sync::{Mutex, PoisonError, RwLock},
+    sync::{Mutex, OnceLock, PoisonError, RwLock},
     thread,
     time::{Duration, Instant},
 };
@@ -44,6 +44,8 @@ const CALM: Duration = Duration::from_secs(40);
 /// A broker that is killed now and then.
 pub struct Broker {
     kafka: Kafka,
+    /// It did not start again, and why.
+    end: OnceLock<String>,
     /// Read by who needs it to answer.
     calm: RwLock<()>,
 }
@@ -63,7 +65,7 @@ impl Broker {
     /// # Errors
     /// It does not start.
     pub fn start(folder: &Path) -> Result<Self> {
-        Ok(Self { kafka: Kafka::start(folder)?, calm: RwLock::new(()) })
+        Ok(Self { kafka: Kafka::start(folder)?, end: OnceLock::new(), calm: RwLock::new(()) })
     }
 
     fn restart(&self, pause: Duration) {
@@ -71,8 +73,12 @@ impl Broker {
         self.kafka.kill();
         thread::sleep(pause);
         if let Err(error) = self.kafka.start_again() {
-            eprintln!("the broker does not start again: {error:#}");
+            self.end.get_or_init(|| format!("{error:#}"));
         }
+    }
+
+    fn ensure_it_lives(&self) -> Result<()> {
+        self.end.get().map_or(Ok(()), |why| bail!("the broker does not start again: {why}"))
     }
 
     fn calmly<T>(&self, work: impl FnOnce() -> T) -> T {
@@ -154,7 +160,20 @@ fn play(broker: &Broker, recorder: &Recorder, plan: &Plan, story: &mut Story) ->
     broker.calmly(|| cast.end(story))?;
     check_documents(&recorder.documents(&index), &reference.documents).context("at last")?;
     check_order(recorder, &index, plan, &reference)?;
-    broker.calmly(|| check_letters(&site, &reference))
+    broker.calmly(|| {
+        check_letters(&site, &reference)?;
+        remove_topics(&site)
+    })
+}
+
+/// Hundreds of schedules share the broker, which keeps files of each topic open.
+fn remove_topics(site: &Site<'_>) -> Result<()> {
+    let admin = admin(site)?;
+    for topic in ["p_source", "p_dest", "p_fail", &format!("p_event_{RUN}")] {
+        let topic = site.name(topic);
+        admin.delete_topic(&topic).with_context(|| format!("failed to remove {topic}"))?;
+    }
+    Ok(())
 }
 
 fn site<'k>(broker: &'k Broker, recorder: &Recorder, plan: &Plan, index: &str) -> Result<Site<'k>> {

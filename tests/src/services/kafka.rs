@@ -167,6 +167,7 @@ share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 group.min.session.timeout.ms=500
 auto.create.topics.enable=false
+log.cleaner.dedupe.buffer.size=4194304
 {more}",
         data = folder.join("data").display(),
     )

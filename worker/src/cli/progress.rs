@@ -91,8 +91,9 @@ struct Speed {
 }
 
 impl Speed {
-    fn new() -> Self {
-        Self { at: Instant::now(), done: 0, rate: 0.0 }
+    /// Nothing was done at that time.
+    fn since(at: Instant) -> Self {
+        Self { at, done: 0, rate: 0.0 }
     }
 
     /// The rate, smoothed over the given time.
@@ -125,7 +126,7 @@ impl Bars {
         if self.bars.len() == index {
             let bar = self.all.add(ProgressBar::new(0));
             bar.set_prefix(step.connector.clone());
-            self.bars.push((bar, Speed::new(), Instant::now()));
+            self.bars.push((bar, Speed::since(Instant::now()), Instant::now()));
         }
         let (bar, speed, begun) = &mut self.bars[index];
         let counts = step.state.counts();
@@ -194,11 +195,11 @@ impl View for Lines {
         if Instant::now() < self.next {
             return;
         }
-        self.next = Instant::now() + self.interval;
+        let before = std::mem::replace(&mut self.next, Instant::now() + self.interval).checked_sub(self.interval);
         let begun = figures.begun();
         let Some((index, step)) = begun.iter().enumerate().next_back().filter(|_| figures.ended().len() < begun.len()) else { return };
         while self.speeds.len() <= index {
-            self.speeds.push(Speed::new());
+            self.speeds.push(Speed::since(before.unwrap_or_else(Instant::now)));
         }
         let counts = step.state.counts();
         let rate = self.speeds[index].update(counts.published - counts.pending, Duration::from_secs(60)).round();
@@ -236,6 +237,7 @@ mod tests {
     use super::*;
     use crate::{indexers::IndexerStats, metrics::StageFigures, publisher::StepState, telemetry::testing::logged};
     use indicatif::ProgressDrawTarget;
+    use penstock_crds::ingest_run::Counts;
     use tracing::Level;
 
     fn figures() -> RunFigures {
@@ -258,6 +260,16 @@ mod tests {
         assert_eq!(shown(&mut lines), 0);
         lines.next = Instant::now();
         assert_eq!((shown(&mut lines), shown(&mut lines)), (3, 0), "one of publisher, workers and indexer each");
+    }
+
+    #[test]
+    fn the_first_line_tells_the_rate_since_the_line_before() {
+        let figures = figures();
+        let begun = figures.begun();
+        begun[0].state.set_counts(Counts { published: 7_000, finished: 6_000, pending: 1_000, ..Counts::default() });
+        let mut lines = Lines { next: Instant::now(), interval: Duration::from_secs(60), speeds: Vec::new() };
+        let ((), log) = logged(Level::INFO, || lines.show(&figures, false));
+        assert!(log.contains("rate=100"), "6,000 in the 60 s before: {log}");
     }
 
     #[test]

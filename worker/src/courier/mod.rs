@@ -59,6 +59,11 @@ const READ: usize = 256;
 /// commits end the wait; acknowledgements and changes of time do not.
 const BUSY_WAIT: Duration = Duration::from_millis(1);
 const IDLE_WAIT: Duration = Duration::from_millis(50);
+/// How long the last commits are waited for once nothing is in work: brokers that are gone must not hold up the end. What is
+/// not committed is read again by the next process, and counts once.
+const LAST_COMMITS: Duration = Duration::from_secs(5);
+/// How long leaving the group may take. Brokers that are gone are waited for by the client without an end.
+const LEAVE: Duration = Duration::from_secs(3);
 
 /// What a courier works with.
 #[derive(Clone)]
@@ -178,6 +183,8 @@ pub struct Courier {
     header: Vec<u8>,
     is_full: bool,
     is_draining: bool,
+    /// Since when only commits are waited for.
+    finished: Option<Instant>,
     read: u64,
 }
 
@@ -219,6 +226,7 @@ impl Courier {
             header: Vec::new(),
             is_full: false,
             is_draining: false,
+            finished: None,
             read: 0,
             settings,
         })
@@ -231,6 +239,9 @@ impl Courier {
     pub fn run(mut self) -> Result<CourierEnd, CourierError> {
         let ended = self.work();
         self.consumer.context().leave();
+        let consumer = Arc::clone(&self.consumer);
+        drop(self);
+        leave(consumer);
         ended
     }
 
@@ -252,8 +263,10 @@ impl Courier {
             self.regulate();
             self.commit(now);
             self.show();
-            if self.settings.drain.is_cancelled() && self.drained(now)? {
-                return Ok(CourierEnd::Drained);
+            if self.settings.drain.is_cancelled()
+                && let Some(end) = self.drained(now)
+            {
+                return Ok(end);
             }
             if !moved {
                 self.wait();
@@ -344,8 +357,8 @@ impl Courier {
         }
     }
 
-    /// Finishes what is in work; whether all of it is done and committed.
-    fn drained(&mut self, now: Instant) -> Result<bool, CourierError> {
+    /// Finishes what is in work. How it ended, once it has.
+    fn drained(&mut self, now: Instant) -> Option<CourierEnd> {
         if !self.is_draining {
             self.is_draining = true;
             self.held.clear();
@@ -354,12 +367,23 @@ impl Courier {
             self.owned.keys().for_each(|partition| self.intake.begin_revoke(*partition));
             tracing::info!(topic = self.topic, in_work = self.tickets.len(), "finishing what is in work");
         }
-        if !self.tickets.is_empty() || !self.outbox.is_empty() || !self.commits.is_empty() {
-            return Ok(false);
+        if !self.tickets.is_empty() || !self.outbox.is_empty() {
+            self.finished = None;
+            return None;
         }
-        let partitions: Vec<u32> = self.owned.keys().copied().collect();
-        self.release(&partitions, now);
-        Ok(self.commits.is_empty())
+        if self.commits.is_empty() {
+            let partitions: Vec<u32> = self.owned.keys().copied().collect();
+            self.release(&partitions, now);
+        }
+        if self.commits.is_empty() {
+            return Some(CourierEnd::Drained);
+        }
+        let finished = *self.finished.get_or_insert(now);
+        if now.saturating_duration_since(finished) < LAST_COMMITS {
+            return None;
+        }
+        tracing::warn!(topic = self.topic, "the last commits are not answered: what they cover is read again by whoever goes on");
+        Some(CourierEnd::Aborted)
     }
 
     /// The event log of a run.
@@ -384,6 +408,19 @@ impl Courier {
 
     fn show(&mut self) {
         self.settings.figures.round(std::mem::take(&mut self.read), self.tickets.len(), self.outbox.discarded());
+    }
+}
+
+/// Leaves the group, within a bound.
+fn leave(consumer: Arc<BaseConsumer<Membership>>) {
+    let (tell, left) = crossbeam_channel::bounded(1);
+    let leave = move || {
+        drop(consumer);
+        // after the bound nobody listens
+        let _ = tell.send(());
+    };
+    if thread::Builder::new().name("leave".into()).spawn(leave).is_ok() && left.recv_timeout(LEAVE).is_err() {
+        tracing::warn!("no broker takes the farewell: the group notices after its session timeout that this process is gone");
     }
 }
 

@@ -40,7 +40,11 @@ impl Courier {
                     self.give_away(now)?;
                 }
                 Change::Lost(partitions) => {
-                    tracing::warn!(topic = self.topic, ?partitions, "partitions were lost: another process goes on with them");
+                    tracing::warn!(
+                        topic = self.topic,
+                        ?partitions,
+                        "partitions were lost: the group has not heard of this process in time; whoever has them next repeats what was not committed"
+                    );
                     partitions.iter().for_each(|partition| self.intake.lost(*partition));
                     // no rejoining before all commits are answered: a late one would be taken for one of the new membership
                     self.leaving = Some(Leaving { partitions, until: now + REVOKE_DRAIN, is_released: true });

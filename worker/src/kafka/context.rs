@@ -20,7 +20,10 @@ use serde::Deserialize;
 use std::{
     collections::{BTreeMap, HashMap},
     error::Error,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -40,13 +43,15 @@ struct Shared {
     guarded: bool,
     tokens: Option<TokenSource>,
     states: Mutex<BrokerStates>,
+    /// A broker has been of use: what ends early from now on is a broker that stops or starts.
+    was_of_use: AtomicBool,
     warned: Mutex<HashMap<String, Instant>>,
 }
 
 impl KafkaContext {
     pub(super) fn new(servers: &str, transport: Transport, guarded: bool, tokens: Option<TokenSource>) -> Self {
-        let (states, warned) = Default::default();
-        Self { shared: Arc::new(Shared { servers: servers.to_owned(), transport, guarded, tokens, states, warned }) }
+        let (states, was_of_use, warned) = Default::default();
+        Self { shared: Arc::new(Shared { servers: servers.to_owned(), transport, guarded, tokens, states, was_of_use, warned }) }
     }
 
     /// Why Kafka cannot be used at present; nothing if it can, as far as is known.
@@ -59,7 +64,7 @@ impl KafkaContext {
         let fault = match Fault::of(code, detail) {
             // what the client says of a certificate does not tell what is wrong with it
             Fault::Tls(TlsFault::Other) => Fault::Tls(self.tls_fault(broker)),
-            Fault::Tls(TlsFault::Expected) if self.shared.guarded => Fault::Unreachable,
+            Fault::Tls(TlsFault::Expected) if self.shared.guarded || self.shared.was_of_use.load(Ordering::Relaxed) => Fault::Unreachable,
             fault => fault,
         };
         let trouble = Trouble { broker: broker.to_owned(), fault, detail: detail.to_owned() };
@@ -140,6 +145,7 @@ impl ClientContext for KafkaContext {
         let Ok(statistics) = serde_json::from_slice::<Statistics>(statistics) else { return };
         let up = statistics.brokers.iter().filter(|(_, broker)| broker.state == "UP");
         for address in up.filter_map(|(name, _)| broker_address(name)) {
+            self.shared.was_of_use.store(true, Ordering::Relaxed);
             self.well(address);
             self.well(&self.shared.servers); // troubles that name no broker
         }
@@ -177,6 +183,18 @@ impl ProducerContext for KafkaContext {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_broker_that_has_been_of_use_and_goes_away_is_not_taken_for_one_that_expects_tls() {
+        let context = KafkaContext::new("k:1", Transport::default(), false, None);
+        let ended = "k:1/bootstrap: Disconnected: connection reset by peer (after 2ms in state APIVERSION_QUERY)";
+        context.failed(Code::BrokerTransportFailure, ended);
+        assert_eq!(context.trouble().map(|trouble| trouble.fault), Some(Fault::Tls(TlsFault::Expected)), "it was never of use");
+        context.stats_raw(br#"{"brokers": {"k:1/bootstrap": {"state": "UP"}}}"#);
+        assert_eq!(context.trouble(), None);
+        context.failed(Code::BrokerTransportFailure, ended);
+        assert_eq!(context.trouble().map(|trouble| trouble.fault), Some(Fault::Unreachable));
+    }
 
     #[test]
     fn only_a_connection_that_ended_early_is_a_bad_sign() {
