@@ -9,6 +9,7 @@ pub mod ingest_schedule;
 pub mod kafka_connection;
 pub mod pipeline;
 pub mod pool;
+pub mod report;
 pub mod schema;
 pub mod stages;
 pub mod topics;

@@ -135,5 +135,12 @@ fn to_finding(problem: FieldProblem, root: &Node, source: &str) -> Finding {
         (super::yaml::Content::Scalar(scalar), Some(inside)) => place_inside(source, scalar, inside),
         _ => None,
     };
-    Finding { place: inside.unwrap_or(located.place), path: problem.path, message: problem.message }
+    let message = match problem.inside {
+        // the text is not as it stands in a file; a message of several lines shows where
+        Some((line, column)) if inside.is_none() && !problem.message.contains('\n') => {
+            format!("{} (line {line}, column {column} of the text)", problem.message)
+        }
+        _ => problem.message,
+    };
+    Finding { place: inside.unwrap_or(located.place), path: problem.path, message }
 }

@@ -3,12 +3,14 @@
 //! The way of a manifest: [`sources`] reads the text, [`yaml`] makes nodes that know their place, [`object`] says what a
 //! document is, [`substitute`] puts in the environment, [`schema_walk`] compares with the schema of the CRD, [`rules`] runs its
 //! cross-field rules, [`components`] asks stages, connectors and indexers, [`references`] looks at all objects together, and
-//! serde reads what has passed. Nothing is opened but the manifests; nothing is created or changed.
+//! serde reads what has passed. Nothing is opened but the manifests; nothing is created or changed. [`objects`] takes objects that
+//! come from somewhere else the same way.
 
 mod components;
 pub mod kind;
 mod locate;
 mod object;
+mod objects;
 mod path;
 mod problem;
 mod references;
@@ -21,6 +23,7 @@ mod yaml;
 
 pub use kind::Kind;
 pub use object::{DEFAULT_NAMESPACE, Object};
+pub use objects::check_objects;
 pub use problem::{Problem, Report};
 pub use substitute::Variables;
 pub use yaml::Place;
@@ -103,6 +106,15 @@ pub fn load(paths: &[PathBuf], options: &LoadOptions<'_>) -> Result<Manifests, R
     check_and_read(&sources, problems, options.variables)
 }
 
+/// What becomes of `${NAME}`.
+#[derive(Clone, Copy)]
+enum Environment<'a> {
+    /// It gets its value from here.
+    Here(&'a Variables<'a>),
+    /// It stays, and the value where it stands cannot be judged.
+    LeftToThePod,
+}
+
 /// One of our objects on its way through the checks.
 struct Checked<'a> {
     source: &'a Source,
@@ -125,7 +137,7 @@ fn check_and_read(sources: &[Source], mut problems: Vec<Problem>, variables: &Va
         problems.extend(errors.into_iter().map(|finding| to_problem(source, finding)));
         for yaml::Document { root, mut findings } in documents {
             match object::identify(&root, &mut findings) {
-                Identity::Ours(kind) => objects.push(check_object(source, kind, root, findings, variables)),
+                Identity::Ours(kind) => objects.push(check_object(source, kind, root, findings, Environment::Here(variables))),
                 Identity::Foreign => manifests.foreign += 1,
                 Identity::Unknown => {
                     incomplete = true;
@@ -139,6 +151,16 @@ fn check_and_read(sources: &[Source], mut problems: Vec<Problem>, variables: &Va
         let empty = |source: &Source| Problem::of_file(&source.name, "holds no object of penstock.io/v1alpha1");
         problems.extend(sources.iter().map(empty));
     }
+    conclude(sources, objects, manifests, problems)
+}
+
+/// Takes over what has passed all checks, unless there is a problem anywhere.
+fn conclude(
+    sources: &[Source],
+    objects: Vec<Checked<'_>>,
+    mut manifests: Manifests,
+    mut problems: Vec<Problem>,
+) -> Result<Manifests, Report> {
     for mut object in objects {
         if object.findings.is_empty() {
             manifests.add(&mut object);
@@ -153,8 +175,17 @@ fn check_and_read(sources: &[Source], mut problems: Vec<Problem>, variables: &Va
     Err(Report { problems })
 }
 
-fn check_object<'a>(source: &'a Source, kind: Kind, mut root: Node, mut findings: Vec<Finding>, variables: &Variables<'_>) -> Checked<'a> {
-    substitute::substitute(&mut root, variables, &mut findings);
+fn check_object<'a>(
+    source: &'a Source,
+    kind: Kind,
+    mut root: Node,
+    mut findings: Vec<Finding>,
+    environment: Environment<'_>,
+) -> Checked<'a> {
+    match environment {
+        Environment::Here(variables) => substitute::substitute(&mut root, variables, &mut findings),
+        Environment::LeftToThePod => substitute::leave(&mut root, &mut findings),
+    }
     let schema = kind.schema();
     let name = object::name_of(&root, &mut findings);
     schema_walk::walk(&root, &schema.object, &mut findings);

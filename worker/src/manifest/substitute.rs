@@ -8,17 +8,33 @@ use super::{
     scalar,
     yaml::{Content, Finding, Node, Scalar},
 };
+use std::cell::Cell;
 
 /// Where the values of variables come from.
 pub type Variables<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
+/// Message of a finding that only keeps others from judging a value.
+const LEFT: &str = "its value is known in the pod";
+
 /// Replaces the variables in all values below a node. Keys stay as they are.
 pub fn substitute(node: &mut Node, variables: &Variables<'_>, findings: &mut Vec<Finding>) {
-    Substitution { variables, findings, path: String::new() }.node(node);
+    Substitution { variables: Some(variables), findings, path: String::new() }.node(node);
+}
+
+/// Leaves the variables below a node where they are: such values are not known. While the findings say so, nobody judges them; then
+/// [`forget_left`] takes these findings away.
+pub fn leave(node: &mut Node, findings: &mut Vec<Finding>) {
+    Substitution { variables: None, findings, path: String::new() }.node(node);
+}
+
+/// Takes away what [`leave`] has said of values that are not known.
+pub fn forget_left(findings: &mut Vec<Finding>) {
+    findings.retain(|finding| finding.message != LEFT);
 }
 
 struct Substitution<'a> {
-    variables: &'a Variables<'a>,
+    /// Nothing: they are left where they are.
+    variables: Option<&'a Variables<'a>>,
     findings: &'a mut Vec<Finding>,
     path: String,
 }
@@ -60,7 +76,8 @@ impl Substitution<'_> {
                 variable.name
             )];
         }
-        let (text, unset) = expand(&scalar.text, self.variables);
+        let Some(variables) = self.variables else { return leave_scalar(scalar) };
+        let (text, unset) = expand(&scalar.text, variables);
         scalar.unknown = !unset.is_empty();
         if text != scalar.text {
             scalar.text = text;
@@ -75,6 +92,22 @@ impl Substitution<'_> {
         }
         messages
     }
+}
+
+/// A value with a variable is not known; of any other one the escapes are taken away, as they will be.
+fn leave_scalar(scalar: &mut Scalar) -> Vec<String> {
+    let has_variable = Cell::new(false);
+    let (text, _) = expand(&scalar.text, &|_| {
+        has_variable.set(true);
+        None
+    });
+    if has_variable.get() {
+        scalar.unknown = true;
+        return vec![LEFT.into()];
+    }
+    scalar.text = text;
+    scalar.source = None;
+    Vec::new()
 }
 
 /// The text with all variables replaced, and the names of those that have no value.
