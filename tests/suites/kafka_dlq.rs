@@ -269,8 +269,8 @@ fn the_command_lists_shows_brings_in_again_and_removes() -> Result<()> {
     assert_eq!(topics.kafka.read(&topics.source)?.len(), 4);
 
     assert_eq!(dlq("purge", &[])?.code, Some(2), "which letters?");
-    assert_eq!(dlq("purge", &["--id", "a", "--dry-run"])?.out, "1 letters would be removed, 1 kept\n");
-    assert_eq!(dlq("purge", &["--id", "a"])?.out, "1 letters removed, 1 kept\n");
+    assert_eq!(dlq("purge", &["--id", "a", "--dry-run"])?.out, "1 letter would be removed, 1 kept\n");
+    assert_eq!(dlq("purge", &["--id", "a"])?.out, "1 letter removed, 1 kept\n");
     assert_eq!(dlq("list", &["--count"])?.out, "1\n");
     let elsewhere = dlq("list", &["--pipeline", "books"])?;
     assert!(elsewhere.code == Some(64) && elsewhere.err.contains("dlq-command"), "{elsewhere:?}");

@@ -6,7 +6,10 @@ use penstock_tests::{
     over_kafka::{Site, books, lines, result},
     penstock::Running,
     recorder::{Fault, Recorder},
-    services::{kafka::Kafka, poll_until},
+    services::{
+        kafka::{Kafka, Record},
+        poll_until,
+    },
 };
 use serde_json::json;
 use std::time::Duration;
@@ -61,6 +64,23 @@ fn an_indexer_whose_topic_is_deleted_ends_and_says_so_s20() -> Result<()> {
     let answer = indexer.wait()?;
     assert_eq!(answer.code, Some(1), "{answer:?}");
     assert!(answer.err.contains("topic `dest-gone.books_dest` is gone (TopicLost)"), "{answer:?}");
+    Ok(())
+}
+
+#[test]
+fn a_worker_whose_dest_topic_is_deleted_ends_and_says_so() -> Result<()> {
+    let recorder = Recorder::start()?;
+    let site = Site::with_manifests(Kafka::shared()?, "dest-lost.", SOON, &books("Distributed", recorder.url(), PIPELINE, ""))?;
+    site.create_topics("books", 2)?;
+    let worker = site.role("worker")?;
+    let produce = |id: &str| site.kafka.produce(&site.name("books_source"), &[Record::new(id, "{}")]);
+    produce("b-1")?;
+    poll_until("it is handed on", LIMIT, || site.records("books_dest").is_ok_and(|records| records == 1))?;
+    site.kafka.delete_topic(&site.name("books_dest"))?;
+    produce("b-2")?;
+    let answer = worker.wait()?;
+    assert_eq!(answer.code, Some(1), "{answer:?}");
+    assert!(answer.err.contains("topic `dest-lost.books_dest` is gone (TopicLost)"), "{answer:?}");
     Ok(())
 }
 

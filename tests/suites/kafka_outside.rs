@@ -146,6 +146,22 @@ fn outside_records_are_indexed_or_kept_also_with_a_topic_between_worker_and_inde
     good_ones_are_indexed_and_bad_ones_kept("outside-apart.", "Distributed")
 }
 
+#[test]
+fn a_record_that_nobody_handed_on_is_found_where_it_stands() -> Result<()> {
+    let stream = Stream::start(Kafka::shared()?, "astray.", "Distributed")?;
+    let dest = stream.site.name("books_dest");
+    let bad = Record { partition: 1, ..record(Some(b"k-1"), Some(b"{")) };
+    stream.site.kafka.produce(&dest, &[record(Some(b"k-0"), Some(b"{}")), bad])?;
+    stream.produce(&[record(Some(b"k-2"), Some(b"{"))])?;
+    stream.wait_until_done()?;
+    let letters = stream.site.letters("books")?;
+    let place = |id: &str| letters.iter().find(|letter| letter.key_text() == id).map(|letter| header(letter, "penstock-source"));
+    let offset = stream.site.kafka.read(&dest)?.iter().find(|record| record.key_text() == "k-1").map(|record| record.offset);
+    assert_eq!(place("k-1"), Some(format!("{dest}/1/{}", offset.context("it is there")?)), "{letters:?}");
+    assert!(place("k-2").is_some_and(|place| place.starts_with(&stream.site.name("books_source/"))), "{letters:?}");
+    stream.end()
+}
+
 fn what_failed_at_the_indexer_goes_on_there(prefix: &str, mode: &str) -> Result<()> {
     let stream = Stream::start(Kafka::shared()?, prefix, mode)?;
     stream.recorder.reject("books", "b-1");

@@ -104,6 +104,11 @@ fn topics_that_do_not_fit_are_named_before_anything_is_read() -> Result<()> {
     assert_eq!(missing.code, Some(1), "{missing:?}");
     assert!(message(&missing)?.contains("topic `unfit.p_event_no-log` does not exist: create it with 1 partition"), "{missing:?}");
 
+    kafka.create_topic_with("unfit.p_event_small", 1, &[("max.message.bytes", "150000")])?;
+    let small = publish("small")?;
+    assert_eq!(small.code, Some(1), "{small:?}");
+    assert!(message(&small)?.contains("topic `unfit.p_event_small` takes no more than 150000 bytes at once"), "{small:?}");
+
     kafka.create_topic("unfit.p_event_two", 2)?;
     let two = publish("two")?;
     assert_eq!(two.code, Some(1), "{two:?}");

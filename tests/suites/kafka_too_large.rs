@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use penstock_tests::{
-    over_kafka::{Site, books, header, result},
+    over_kafka::{MANIFESTS, Site, books, header, result},
     recorder::Recorder,
     services::kafka::{Kafka, Record},
 };
@@ -81,6 +81,32 @@ fn a_document_that_the_client_does_not_send_fails_alone_and_its_letter_is_cut_p2
     let letter = run(&site, &recorder)?;
     assert_reason(&letter, "source topic");
     assert!(is_truncated(&letter) && letter.value_text().len() < 100_000, "{}", letter.value_text().len());
+    assert_eq!(header(&letter, "penstock-content"), "document", "it is one, though not the whole of it");
+    let replayed = site.start("dlq", &["replay", MANIFESTS, "--all"])?.wait()?;
+    assert_eq!(replayed.code, Some(0), "{replayed:?}");
+    assert!(replayed.out.ends_with("1 passed over: it was too large to be kept as a whole\n"), "{replayed:?}");
+    Ok(())
+}
+
+#[test]
+fn events_of_many_failures_fit_into_the_records_of_a_client_that_sends_small_ones_only() -> Result<()> {
+    const LARGEST: usize = 20_000;
+    let recorder = Recorder::start()?;
+    let properties = format!("message.max.bytes: '{LARGEST}'");
+    let pipeline = format!("{PIPELINE}\n  stages:\n    - {{remap: {{source: 'assert!(false, string!(.text))'}}}}");
+    let site = Site::with_manifests(Kafka::shared()?, "large-events.", &properties, &books("Distributed", recorder.url(), &pipeline, ""))?;
+    create_topics(&site, USUAL, USUAL, USUAL)?;
+    // the reason is as long as the document: many of them at once are more than a record may be
+    let lines: Vec<String> = (0..SMALL).map(|number| format!("{{\"id\":\"b-{number}\",\"text\":\"{}\"}}\n", noise(900, number as u64))).collect();
+    site.workdir.write("books.jsonl", lines.concat())?;
+    let role = site.role("worker")?;
+    let answer = site.publish("books", "events-1")?.wait()?;
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert_eq!(result(&answer)?["counts"]["failed"], json!(SMALL), "{answer:?} {}", role.err()?);
+    assert_eq!(site.letters("books")?.len(), SMALL);
+    let log = site.kafka.read(&site.name("books_event_events-1"))?;
+    let largest = log.iter().filter_map(|record| record.value.as_ref().map(Vec::len)).max().unwrap_or(0);
+    assert!(log.len() > SMALL / 10 && largest <= LARGEST / 4, "{} records, the largest with {largest} bytes", log.len());
     Ok(())
 }
 

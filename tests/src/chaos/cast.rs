@@ -101,11 +101,12 @@ impl<'a> Cast<'a> {
                 let answer = running.wait()?;
                 story.ended(actor.part, &answer);
                 // one that was just started may hear of it before it listens
-                let had_not_begun = answer.signal == Some(Signal::SIGTERM as i32) && answer.err.is_empty();
+                let did_not_listen = answer.signal == Some(Signal::SIGTERM as i32) && answer.err.is_empty();
+                let had_not_begun = did_not_listen || answer.code == Some(75) && answer.err.contains("ended before it had begun");
                 let is_well = match answer.code {
                     Some(0) => true,
                     SUPERSEDED => actor.part == Part::Publisher,
-                    Some(75) => was_asked,
+                    Some(75) => was_asked || had_not_begun,
                     _ => had_not_begun,
                 };
                 ensure!(is_well, "{:?} did not end well at last: {:?}", actor.part, answer.code);

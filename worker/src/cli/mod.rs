@@ -12,6 +12,7 @@ mod process;
 mod progress;
 mod publish;
 mod role;
+mod role_lines;
 mod run;
 mod schema;
 #[cfg(feature = "embedded")]

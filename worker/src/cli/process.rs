@@ -14,7 +14,7 @@ use std::{
     io::{self, Write},
     net::SocketAddr,
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::Instant,
 };
 use tokio::runtime::Runtime;
@@ -48,6 +48,25 @@ pub(super) struct Process {
     pub control: Control,
     /// Who watches its lanes.
     pub health: Arc<Health>,
+    /// It has nothing to finish yet: a signal ends it at once.
+    pub is_idle: Arc<AtomicBool>,
+}
+
+/// How long the end of a process may take once its grace period is over: clients of brokers that are gone wait without an end.
+const FAREWELL: std::time::Duration = std::time::Duration::from_secs(8);
+
+impl Process {
+    /// From now on a signal ends the process within its grace period and a few seconds, whatever it waits for. What it had not
+    /// finished is done again by the next one.
+    pub fn end_in_time(&self, runtime: &Runtime) {
+        let control = self.control.clone();
+        runtime.spawn(async move {
+            control.grace_is_over().await;
+            tokio::time::sleep(FAREWELL).await;
+            tracing::warn!("the grace period is over and the process still waits: it ends now, work remains");
+            std::process::exit(Exit::Interrupted.code().into());
+        });
+    }
 }
 
 pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
@@ -76,8 +95,9 @@ impl ProcessArgs {
         if let Some(address) = self.metrics_addr {
             runtime.block_on(server::start(address, Arc::clone(figures), Arc::clone(&health)))?;
         }
-        signals::end_on_signal(control.clone(), runtime)?;
-        Ok(Some(Process { control, health }))
+        let is_idle = Arc::new(AtomicBool::new(false));
+        signals::end_on_signal(control.clone(), Arc::clone(&is_idle), runtime)?;
+        Ok(Some(Process { control, health, is_idle }))
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a person sees while a run works: bars on a terminal, lines otherwise.
 
+use super::role_lines::RoleLines;
 use crate::{
     metrics::{RunFigures, StepFigures},
     runner::duration,
@@ -47,13 +48,22 @@ impl Progress {
             ProgressMode::Bars => true,
             ProgressMode::Lines | ProgressMode::None => false,
         };
+        Self::show(figures, move || match (mode, bars) {
+            (ProgressMode::None, _) => Box::new(Nothing),
+            (_, true) => Box::new(Bars::new()),
+            (_, false) => Box::new(Lines { next: Instant::now() + log_interval, interval: log_interval, speeds: Vec::new() }),
+        })
+    }
+
+    /// A line now and then for each role of the process.
+    pub(super) fn of_roles(log_interval: Duration, figures: Arc<RunFigures>) -> io::Result<Self> {
+        Self::show(figures, move || Box::new(RoleLines::new(log_interval)))
+    }
+
+    fn show(figures: Arc<RunFigures>, make: impl FnOnce() -> Box<dyn View> + Send + 'static) -> io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
         let thread = std::thread::Builder::new().name("progress".into()).spawn(move || {
-            let mut view: Box<dyn View> = match (mode, bars) {
-                (ProgressMode::None, _) => Box::new(Nothing),
-                (_, true) => Box::new(Bars::new()),
-                (_, false) => Box::new(Lines { next: Instant::now() + log_interval, interval: log_interval, speeds: Vec::new() }),
-            };
+            let mut view = make();
             loop {
                 let ended = !matches!(stopped.recv_timeout(REDRAW), Err(RecvTimeoutError::Timeout));
                 view.show(&figures, ended);
@@ -73,7 +83,7 @@ impl Progress {
     }
 }
 
-trait View {
+pub(super) trait View {
     fn show(&mut self, figures: &RunFigures, ended: bool);
 }
 
@@ -84,7 +94,7 @@ impl View for Nothing {
 }
 
 /// Documents a second, over about the last seconds.
-struct Speed {
+pub(super) struct Speed {
     at: Instant,
     done: u64,
     rate: f64,
@@ -92,12 +102,12 @@ struct Speed {
 
 impl Speed {
     /// Nothing was done at that time.
-    fn since(at: Instant) -> Self {
+    pub(super) fn since(at: Instant) -> Self {
         Self { at, done: 0, rate: 0.0 }
     }
 
     /// The rate, smoothed over the given time.
-    fn update(&mut self, done: u64, over: Duration) -> f64 {
+    pub(super) fn update(&mut self, done: u64, over: Duration) -> f64 {
         let seconds = self.at.elapsed().as_secs_f64();
         if seconds > 0.0 {
             let now = done.saturating_sub(self.done) as f64 / seconds;
@@ -212,24 +222,29 @@ impl View for Lines {
             rate,
             "publisher"
         );
-        let (processed, seconds) = step
-            .stages
-            .totals()
-            .iter()
-            .fold((0, 0.0), |(processed, seconds), (_, stats)| (stats.processed.max(processed), seconds + stats.durations.sum_seconds));
-        let mean = |seconds: f64, count: u64| if count == 0 { 0.0 } else { (seconds / count as f64 * 1e6).round() };
-        tracing::info!(
-            connector,
-            processed,
-            mean_latency_us = mean(seconds, processed),
-            failed = counts.failed,
-            dropped = counts.dropped,
-            "workers"
-        );
-        let (finished, batches) = (step.indexer.finished.load(Relaxed), step.indexer.batches.load(Relaxed));
-        let batch_seconds = step.indexer.batch_nanos.load(Relaxed) as f64 / 1e9;
-        tracing::info!(connector, finished, batches, mean_batch_us = mean(batch_seconds, batches), "indexer");
+        let (processed, mean_latency_us) = stages(step);
+        tracing::info!(connector, processed, mean_latency_us, failed = counts.failed, dropped = counts.dropped, "workers");
+        let finished = step.indexer.finished.load(Relaxed);
+        let (batches, mean_batch_us) = batches(step);
+        tracing::info!(connector, finished, batches, mean_batch_us, "indexer");
     }
+}
+
+/// Documents that have passed the stages, and how long one takes.
+pub(super) fn stages(step: &StepFigures) -> (u64, f64) {
+    let totals = step.stages.totals();
+    let processed = totals.iter().map(|(_, stats)| stats.processed).max().unwrap_or(0);
+    (processed, mean_us(totals.iter().map(|(_, stats)| stats.durations.sum_seconds).sum(), processed))
+}
+
+/// Requests that the backend has answered, and how long one takes.
+pub(super) fn batches(step: &StepFigures) -> (u64, f64) {
+    let batches = step.indexer.batches.load(Relaxed);
+    (batches, mean_us(step.indexer.batch_nanos.load(Relaxed) as f64 / 1e9, batches))
+}
+
+fn mean_us(seconds: f64, count: u64) -> f64 {
+    if count == 0 { 0.0 } else { (seconds / count as f64 * 1e6).round() }
 }
 
 #[cfg(test)]

@@ -83,6 +83,7 @@ impl PublishCommand {
         let runtime = process::runtime()?;
         let figures = Arc::new(RunFigures::new(&object.name, 1));
         let Some(process) = self.process.start(&figures, &runtime)? else { return Ok(Exit::Failed) };
+        process.end_in_time(&runtime);
         let options = RunOptions {
             run_id: self.run_id.clone().unwrap_or_else(|| run::made_up_id(&object.name)),
             secrets: self.process.secrets(),

@@ -4,10 +4,11 @@ use super::{
     Exit,
     manifests::{ManifestArgs, print_problems},
     process::{self, ProcessArgs},
+    progress::Progress,
 };
 use crate::{
     context::StepContext,
-    courier::{CourierFigures, Role},
+    courier::Role,
     indexers::{self, IndexerStats},
     manifest::{Manifests, Object},
     metrics::{RunFigures, StageFigures, StepFigures},
@@ -19,7 +20,7 @@ use clap::Args;
 use penstock_crds::{PipelineSpec, pipeline::Mode};
 use std::{
     io::{self, Write},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 use tokio::runtime::Runtime;
@@ -67,9 +68,19 @@ impl RoleCommand {
         let runtime = process::runtime()?;
         let figures = Arc::new(RunFigures::new("", 0));
         let Some(process) = self.process.start(&figures, &runtime)? else { return Ok(Exit::Failed) };
+        process.end_in_time(&runtime);
+        process.is_idle.store(true, Ordering::Release);
         let start = |pipeline: &&Object<PipelineSpec>| self.start(role, &manifests, pipeline, &figures, &process, &runtime);
-        let exit = match pipelines.iter().map(start).collect::<Result<Vec<_>, _>>() {
-            Ok(parts) => follow(parts, &process.control),
+        let started = pipelines.iter().map(start).collect::<Result<Vec<_>, _>>();
+        process.is_idle.store(false, Ordering::Release);
+        let exit = match started {
+            Ok(parts) => {
+                let progress = Progress::of_roles(self.process.log_interval.get(), Arc::clone(&figures))
+                    .context("failed to start the progress display")?;
+                let exit = follow(parts, &process.control);
+                progress.finish();
+                exit
+            }
             Err(error) => Err(error),
         };
         // what still waits there has nobody to tell
@@ -147,8 +158,7 @@ impl RoleCommand {
             stages: Arc::new(StageFigures::new(&pipeline.spec.stages)),
         });
         figures.begin(Arc::clone(&step));
-        let courier = Arc::new(CourierFigures::new(role, &pipeline.name));
-        figures.add_courier(Arc::clone(&courier));
+        let courier = figures.courier(role, &pipeline.name);
         RoleThreads::start(RolePlan {
             role,
             pipeline: &pipeline.spec,
@@ -173,7 +183,7 @@ fn follow(mut parts: Vec<RoleThreads>, control: &Control) -> Result<Exit, StepEr
             let until = *until.get_or_insert_with(|| Instant::now() + *control.grace);
             parts.iter().for_each(RoleThreads::drain);
             if control.abort.is_cancelled() || until <= Instant::now() {
-                parts.iter_mut().for_each(|part| drop(part.finish(Duration::ZERO)));
+                RoleThreads::finish_all(&mut parts, Duration::ZERO);
                 return Ok(Exit::Interrupted);
             }
         }
@@ -192,7 +202,7 @@ fn follow(mut parts: Vec<RoleThreads>, control: &Control) -> Result<Exit, StepEr
         });
         if let Some(error) = error {
             // the others finish what they have and leave their groups in order
-            parts.iter_mut().for_each(|part| drop(part.finish(*control.grace)));
+            RoleThreads::finish_all(&mut parts, *control.grace);
             return Err(error);
         }
     }

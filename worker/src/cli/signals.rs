@@ -1,22 +1,26 @@
-//! SIGINT and SIGTERM: the first drains, the second ends at once.
+//! SIGINT and SIGTERM: the first drains, the second ends at once; so does the first where there is nothing to finish.
 
 use super::Exit;
 use crate::runner::Control;
 use anyhow::Context;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 use tokio::{
     runtime::Runtime,
     signal::unix::{Signal, SignalKind, signal},
 };
 
 /// Listens for signals as long as the process lives. From the return of this function on, none of them kills the process unheard.
-pub(super) fn end_on_signal(control: Control, runtime: &Runtime) -> anyhow::Result<()> {
+pub(super) fn end_on_signal(control: Control, is_idle: Arc<AtomicBool>, runtime: &Runtime) -> anyhow::Result<()> {
     let _inside = runtime.enter();
     let listen = |kind| signal(kind).context("failed to listen for signals");
-    runtime.spawn(wait(control, listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?));
+    runtime.spawn(wait(control, is_idle, listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?));
     Ok(())
 }
 
-async fn wait(control: Control, mut interrupts: Signal, mut terminations: Signal) {
+async fn wait(control: Control, is_idle: Arc<AtomicBool>, mut interrupts: Signal, mut terminations: Signal) {
     loop {
         let exit = tokio::select! {
             _ = interrupts.recv() => Exit::SecondInterrupt,
@@ -24,6 +28,10 @@ async fn wait(control: Control, mut interrupts: Signal, mut terminations: Signal
         };
         if control.drain.is_cancelled() {
             std::process::exit(exit.code().into());
+        }
+        if is_idle.load(Ordering::Acquire) {
+            tracing::warn!("ended before it had begun: nothing was read");
+            std::process::exit(Exit::Interrupted.code().into());
         }
         tracing::warn!("stopping: finishing the documents in flight; a second signal ends at once");
         control.drain.cancel();

@@ -143,10 +143,11 @@ impl Courier {
     fn passage(&mut self, partition: u32, tenure: u64, header: Option<&RecordHeader<'_>>) -> Rc<Passage> {
         let origin = header.and_then(|header| header.origin);
         let place = header.and_then(|header| header.passage);
+        let is_source = place.is_none();
         let (attempt, source_partition) = place.map_or((tenure, partition), |place| (place.attempt, place.partition));
         if let Some(last) = self.passages.get(&partition)
             && last.tenure == tenure
-            && (last.attempt, last.source_partition) == (attempt, source_partition)
+            && (last.attempt, last.is_source, last.source_partition) == (attempt, is_source, source_partition)
             && match (&last.run, &origin) {
                 (None, None) => true,
                 (Some(run), Some(origin)) => run.epoch == origin.epoch && *run.run == *origin.run && run.step == origin.step,
@@ -161,7 +162,7 @@ impl Courier {
             epoch: origin.epoch,
             replaced: origin.replaced,
         });
-        let passage = Rc::new(Passage { partition, tenure, run, attempt, source_partition });
+        let passage = Rc::new(Passage { partition, tenure, run, attempt, is_source, source_partition });
         self.passages.insert(partition, Rc::clone(&passage));
         passage
     }

@@ -60,7 +60,7 @@ impl Courier {
             step: run.map_or("", |run| &run.step).into(),
             pipeline: self.settings.pipeline.as_str().into(),
             source: Some(SourcePlace {
-                topic: self.settings.names.source.as_str().into(),
+                topic: if record.passage.is_source { &self.topic } else { &self.settings.names.source }.as_str().into(),
                 partition: record.passage.source_partition,
                 offset: record.source_offset,
             }),

@@ -13,6 +13,7 @@ mod lanes;
 mod membership;
 mod outbox;
 mod partitions;
+mod producers;
 mod queues;
 mod record;
 mod role;
@@ -59,6 +60,8 @@ const READ: usize = 256;
 /// commits end the wait; acknowledgements and changes of time do not.
 const BUSY_WAIT: Duration = Duration::from_millis(1);
 const IDLE_WAIT: Duration = Duration::from_millis(50);
+/// How often is shown where it stands in its partitions.
+const SHOW: Duration = Duration::from_secs(1);
 /// How long the last commits are waited for once nothing is in work: brokers that are gone must not hold up the end. What is
 /// not committed is read again by the next process, and counts once.
 const LAST_COMMITS: Duration = Duration::from_secs(5);
@@ -186,6 +189,8 @@ pub struct Courier {
     /// Since when only commits are waited for.
     finished: Option<Instant>,
     read: u64,
+    /// When the positions were shown last.
+    shown: Instant,
 }
 
 impl Courier {
@@ -228,6 +233,7 @@ impl Courier {
             is_draining: false,
             finished: None,
             read: 0,
+            shown: Instant::now(),
             settings,
         })
     }
@@ -238,6 +244,7 @@ impl Courier {
     /// Kafka cannot be used any more in a way that waiting does not cure. What was not committed is done again by the next start.
     pub fn run(mut self) -> Result<CourierEnd, CourierError> {
         let ended = self.work();
+        self.settings.figures.end();
         self.consumer.context().leave();
         let consumer = Arc::clone(&self.consumer);
         drop(self);
@@ -260,9 +267,10 @@ impl Courier {
             moved |= self.offer_held(now)?;
             // a suspect runs alone: nothing would come to fill its batch
             self.lanes.flush(self.intake.is_probing());
+            self.outbox.hurry(self.intake.runs_alone())?;
             self.regulate();
             self.commit(now);
-            self.show();
+            self.show(now);
             if self.settings.drain.is_cancelled()
                 && let Some(end) = self.drained(now)
             {
@@ -326,6 +334,7 @@ impl Courier {
         let connection = &self.connection;
         let answers = self.outbox.poll().map_err(|fault| match connection.denied_to_write(&fault.topic, fault.code) {
             Some(denied) => CourierError::Kafka(denied),
+            None if is_gone(fault.code) => CourierError::TopicLost { topic: fault.topic },
             None => CourierError::Refused(fault),
         })?;
         let moved = !answers.settled.is_empty() || !answers.refused.is_empty();
@@ -406,8 +415,14 @@ impl Courier {
         self.connection.error(error, Access::Read, resource).into()
     }
 
-    fn show(&mut self) {
-        self.settings.figures.round(std::mem::take(&mut self.read), self.tickets.len(), self.outbox.discarded());
+    fn show(&mut self, now: Instant) {
+        let figures = &self.settings.figures;
+        figures.round(std::mem::take(&mut self.read), self.tickets.len(), self.outbox.take_discarded());
+        if now >= self.shown + SHOW {
+            self.shown = now;
+            let position = |partition: &u32| Some((*partition, self.intake.position(*partition)?));
+            figures.set_positions(self.owned.keys().filter_map(position).collect());
+        }
     }
 }
 

@@ -5,12 +5,12 @@
 //! documents, events for a log that is gone are discarded, everything else ends the process, whose successor goes on from what
 //! was committed.
 
-use super::lanes::Kept;
+use super::{lanes::Kept, producers::Producers};
 use crate::{
     event::{EventBatch, Outcome, Tag},
     kafka::{
         self, Connection, KafkaError, Traffic,
-        deliveries::{Deliveries, Delivery, Numbered, Refused},
+        deliveries::{Deliveries, Delivery, Refused},
         header, largest_value,
         letter::{LetterHeaders, cut_to_fit},
     },
@@ -19,20 +19,21 @@ use crate::{
 };
 use rdkafka::{
     message::{Header, OwnedHeaders},
-    producer::{BaseProducer, BaseRecord},
+    producer::BaseRecord,
     types::RDKafkaErrorCode,
 };
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc};
 
-/// Events with details of a record at most.
-const DETAILED_EVENTS: usize = 100;
+/// Bytes of a record of events at most, about: far below what a log takes, and a quarter of what the client does.
+const EVENT_BYTES: usize = 64 * 1024;
 
 /// The outgoing side of a process. Used by one thread.
 pub(super) struct Outbox {
-    producer: BaseProducer<Numbered>,
+    producers: Producers,
     deliveries: Deliveries,
     fail_topic: Arc<str>,
     largest_letter: usize,
+    largest_events: usize,
     /// What is smaller than this is never refused for its size.
     largest_value: usize,
     /// What each record on its way will settle, by its number.
@@ -97,12 +98,12 @@ impl Outbox {
     /// An outbox for topics whose records have at most so many bytes.
     pub fn new(connection: &Connection, letters: LetterTopic, largest: usize, traffic: Traffic) -> Result<Self, KafkaError> {
         let deliveries = Deliveries::default();
-        let producer = connection.start(&connection.producer(traffic, largest), deliveries.context(connection.context()))?;
         Ok(Self {
-            producer,
+            producers: Producers::new(connection, connection.producer(traffic, largest), &deliveries)?,
             deliveries,
             fail_topic: letters.name.into(),
             largest_letter: largest_value(connection.largest_record(letters.largest_record)),
+            largest_events: EVENT_BYTES.min(connection.largest_record(usize::MAX) / 4),
             largest_value: largest_value(connection.largest_record(largest)),
             shipments: VecDeque::new(),
             first_shipment: 0,
@@ -126,9 +127,18 @@ impl Outbox {
         self.shipments.is_empty() && self.waiting.is_empty()
     }
 
-    /// Events that had no log any more.
-    pub fn discarded(&self) -> u64 {
-        self.discarded
+    /// Whether what is handed over next goes at once, alone, or may wait for others to go with. That changes only while nothing is
+    /// on its way, so no record overtakes another.
+    ///
+    /// # Errors
+    /// The client refuses the settings of the connection.
+    pub fn hurry(&mut self, is_urgent: bool) -> Result<(), KafkaError> {
+        if self.shipments.is_empty() { self.producers.hurry(is_urgent, &self.deliveries) } else { Ok(()) }
+    }
+
+    /// Events that had no log any more, since the last call.
+    pub fn take_discarded(&mut self) -> u64 {
+        std::mem::take(&mut self.discarded)
     }
 
     /// Sends a result to the dest topic.
@@ -162,7 +172,7 @@ impl Outbox {
     /// # Errors
     /// The broker refused a record for good: the process must end.
     pub fn poll(&mut self) -> Result<Answers, Fault> {
-        self.producer.poll(Duration::ZERO);
+        self.producers.poll();
         loop {
             let deliveries = self.deliveries.take();
             if deliveries.is_empty() {
@@ -171,7 +181,7 @@ impl Outbox {
             for delivery in deliveries {
                 self.answered(delivery)?;
             }
-            self.producer.poll(Duration::ZERO);
+            self.producers.poll();
         }
         self.send_waiting();
         self.send_backlog();
@@ -213,23 +223,27 @@ impl Outbox {
     }
 
     fn send_events(&mut self, events: Events) {
-        let Events { record, settles } = events;
-        match record {
-            None => self.settled.extend(settles),
-            Some((log, batch)) => {
-                let most = if batch.details.is_empty() { usize::MAX } else { DETAILED_EVENTS };
-                let mut settles = settles.into_iter();
-                for part in batch.split(most) {
-                    let part_settles = settles.by_ref().take(part.len()).collect();
-                    self.send_batch(&log, part, part_settles);
-                }
-            }
+        match events.record {
+            None => self.settled.extend(events.settles),
+            Some((log, batch)) => self.send_batch(&log, batch, events.settles),
         }
     }
 
-    fn send_batch(&mut self, log: &Arc<str>, batch: EventBatch, settles: Vec<Tag>) {
-        let mut value = Vec::new();
-        codec::encode(&LogRecord::Events(batch), &mut value);
+    /// Sends a batch, in halves if it is too large for a record. It has an event for each that it settles.
+    fn send_batch(&mut self, log: &Arc<str>, batch: EventBatch, mut settles: Vec<Tag>) {
+        let (mut value, half) = (Vec::new(), batch.len().div_ceil(2));
+        let record = LogRecord::Events(batch);
+        codec::encode(&record, &mut value);
+        if let LogRecord::Events(batch) = record
+            && value.len() > self.largest_events
+            && half < batch.len()
+        {
+            let rest = settles.split_off(half);
+            for (part, settles) in batch.split(half).into_iter().zip([settles, rest]) {
+                self.send_batch(log, part, settles);
+            }
+            return;
+        }
         self.send(log, Some(0), &[], &value, OwnedHeaders::new(), Shipment::Events(settles));
     }
 
@@ -267,7 +281,7 @@ impl Outbox {
     ) -> Option<OwnedHeaders> {
         let mut record = BaseRecord::with_opaque_to(topic, number).key(key).payload(value).headers(headers);
         record.partition = partition;
-        let (error, record) = self.producer.send(record).err()?;
+        let (error, record) = self.producers.current().send(record).err()?;
         match error.rdkafka_error_code() {
             Some(RDKafkaErrorCode::QueueFull) => Some(record.headers.unwrap_or_default()),
             // the client itself refuses it: the same as if the broker had

@@ -26,6 +26,8 @@ impl Courier {
             && let Some(change) = self.unfollowed.take().or_else(|| self.consumer.context().next_change())
         {
             match change {
+                // whoever is next has them soon
+                Change::Assigned(_) if self.is_draining => drop(self.take_over(&[])?),
                 Change::Assigned(partitions) => {
                     if !self.take_over(&partitions)? {
                         // the broker did not answer: the same again in the next round

@@ -54,3 +54,58 @@ fn waker(wake: &Sender<()>) -> impl Fn() + Send + Sync + 'static {
         Ok(()) | Err(TrySendError::Full(()) | TrySendError::Disconnected(())) => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{kafka::Connection, secrets::Secrets};
+    use rdkafka::{TopicPartitionList, consumer::Consumer};
+    use std::time::Instant;
+
+    /// A client of brokers that nobody answers for.
+    fn consumer() -> BaseConsumer<Membership> {
+        let spec = serde_json::from_value(serde_json::json!({"bootstrapServers": "127.0.0.1:1"})).expect("a connection");
+        let connection = Connection::new(&spec, "default", &Secrets::default()).expect("no secrets");
+        connection.start(&connection.consumer("g"), Membership::new(connection.context())).expect("a client")
+    }
+
+    #[test]
+    fn a_queue_is_there_from_its_opening_to_its_closing() {
+        let mut consumer = consumer();
+        let mut queues = Queues::new(&mut consumer, "t");
+        let consumer = Arc::new(consumer);
+        let partitions = |queues: &Queues| queues.all().into_iter().map(|(partition, _)| partition).collect::<Vec<_>>();
+        assert!(queues.open(&consumer, 3) && queues.open(&consumer, 1));
+        assert_eq!(partitions(&queues), [1, 3], "in order");
+        assert!(queues.open(&consumer, 3), "given away and taken over again");
+        assert_eq!(partitions(&queues), [1, 3]);
+        queues.close(3);
+        queues.close(7);
+        assert_eq!(partitions(&queues), [1]);
+        drop(queues);
+        assert_eq!(Arc::strong_count(&consumer), 1, "the client outlives its queues, and nothing else keeps it");
+    }
+
+    #[test]
+    fn what_the_client_has_to_say_ends_a_wait() {
+        let mut consumer = consumer();
+        let queues = Queues::new(&mut consumer, "t");
+        let mut assigned = TopicPartitionList::new();
+        assigned.add_partition("t", 0);
+        consumer.assign(&assigned).expect("assigned");
+        // an error: nobody answers
+        assert!(queues.woken.recv_deadline(Instant::now() + Duration::from_secs(20)).is_ok());
+    }
+
+    #[test]
+    fn one_word_is_enough_however_often_it_is_said() {
+        let (wake, woken) = crossbeam_channel::bounded(1);
+        let say = waker(&wake);
+        (0..3).for_each(|_| say());
+        assert_eq!((woken.try_recv().is_ok(), woken.try_recv().is_ok()), (true, false));
+        say();
+        assert!(woken.try_recv().is_ok(), "and it may be said again");
+        drop(woken);
+        say();
+    }
+}

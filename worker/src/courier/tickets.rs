@@ -17,7 +17,9 @@ pub(super) struct Passage {
     pub run: Option<RunStep>,
     /// The passage through the pipeline, for the events: the tenure of the worker.
     pub attempt: u64,
-    /// The partition of the source topic.
+    /// The source document stands in the topic that is read, not in front of it: nobody has handed it on.
+    pub is_source: bool,
+    /// The partition that the source document stands in.
     pub source_partition: u32,
 }
 
@@ -35,7 +37,7 @@ pub(super) struct RunStep {
 #[derive(Debug)]
 pub(super) struct Record {
     pub passage: Rc<Passage>,
-    /// Its offset in the partition that was read, and that of the source document in the source topic.
+    /// Its offset in the partition that was read, and that of the source document in its topic.
     pub offset: u64,
     pub source_offset: u64,
     /// The document's own reference.
@@ -142,7 +144,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn passage(partition: u32) -> Rc<Passage> {
-        Rc::new(Passage { partition, tenure: 5, run: None, attempt: 5, source_partition: partition })
+        Rc::new(Passage { partition, tenure: 5, run: None, attempt: 5, is_source: true, source_partition: partition })
     }
 
     fn member(seq: u64, ordinal: u32, children: u32) -> Tag {

@@ -146,6 +146,7 @@ impl Connection {
             let left = end.saturating_duration_since(Instant::now());
             let error = match client.client().fetch_metadata(None, left.min(ONE_TRY)) {
                 Ok(metadata) => {
+                    self.context.answered();
                     let id = client.client().fetch_cluster_id(Duration::ZERO);
                     return Ok(Cluster { id, brokers: metadata.brokers().len() });
                 }

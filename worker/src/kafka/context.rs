@@ -54,6 +54,11 @@ impl KafkaContext {
         Self { shared: Arc::new(Shared { servers: servers.to_owned(), transport, guarded, tokens, states, was_of_use, warned }) }
     }
 
+    /// The brokers have answered.
+    pub(super) fn answered(&self) {
+        self.shared.was_of_use.store(true, Ordering::Relaxed);
+    }
+
     /// Why Kafka cannot be used at present; nothing if it can, as far as is known.
     pub fn trouble(&self) -> Option<Trouble> {
         self.shared.states.lock().worst().cloned()
@@ -145,7 +150,7 @@ impl ClientContext for KafkaContext {
         let Ok(statistics) = serde_json::from_slice::<Statistics>(statistics) else { return };
         let up = statistics.brokers.iter().filter(|(_, broker)| broker.state == "UP");
         for address in up.filter_map(|(name, _)| broker_address(name)) {
-            self.shared.was_of_use.store(true, Ordering::Relaxed);
+            self.answered();
             self.well(address);
             self.well(&self.shared.servers); // troubles that name no broker
         }

@@ -22,7 +22,8 @@ pub fn check(objects: &mut [Checked<'_>], incomplete: bool) {
     let duplicates = duplicates(objects);
     let dangling = if incomplete { Vec::new() } else { dangling(objects) };
     let names = illegal_names(objects);
-    for (index, finding) in duplicates.into_iter().chain(dangling).chain(names) {
+    let partitions = too_many_partitions(objects);
+    for (index, finding) in duplicates.into_iter().chain(dangling).chain(names).chain(partitions) {
         objects[index].findings.push(finding);
     }
 }
@@ -131,6 +132,25 @@ fn illegal_names(objects: &[Checked<'_>]) -> Vec<(usize, Finding)> {
         if let Err(error) = names.check() {
             let path = "metadata.name";
             found.push((index, Finding { place: locate(&object.root, path).place, path: path.into(), message: error.to_string() }));
+        }
+    }
+    found
+}
+
+/// Pipelines that ask for more partitions than their connection allows.
+fn too_many_partitions(objects: &[Checked<'_>]) -> Vec<(usize, Finding)> {
+    let mut found = Vec::new();
+    for (index, object) in objects.iter().enumerate().filter(|(_, object)| object.kind == Kind::Pipeline) {
+        let Some(connection) = connection_of(object, objects) else { continue };
+        let number = |object: &Checked<'_>, path: &str| object.json.pointer(path).and_then(Value::as_u64);
+        let asked = number(object, "/spec/partitions");
+        let (Some(asked), Some(most)) = (asked, number(connection, "/spec/topics/maxPartitions")) else { continue };
+        if asked > most {
+            let (path, name) = ("spec.partitions", connection.name.as_deref().unwrap_or_default());
+            let message = format!(
+                "asks for {asked} partitions, but the KafkaConnection `{name}` allows {most} (topics.maxPartitions): lower it, or raise that"
+            );
+            found.push((index, Finding { place: locate(&object.root, path).place, path: path.into(), message }));
         }
     }
     found

@@ -449,3 +449,16 @@ fn names_that_kafka_does_not_take_are_found_where_pipeline_and_connection_meet()
         "{found:#?}"
     );
 }
+
+#[test]
+fn more_partitions_than_the_connection_allows_are_a_problem_of_the_pipeline() {
+    let both = |asked: u32, most: u32| {
+        let pipeline = pipeline(&format!("  kafkaRef: {{name: k}}\n  partitions: {asked}\n  indexer: {{nop: {{}}}}\n"));
+        pipeline + "---\n" + &kafka(&format!("  topics: {{maxPartitions: {most}}}\n"))
+    };
+    assert_eq!(problems(&both(12, 12)), [""; 0]);
+    let found = problems(&both(120, 12));
+    let want = "f.yaml:7:15: spec.partitions: asks for 120 partitions, but the KafkaConnection `k` allows 12 (topics.maxPartitions): \
+                lower it, or raise that";
+    assert_eq!(found, [want]);
+}

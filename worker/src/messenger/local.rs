@@ -1,7 +1,7 @@
 //! Documents through memory: one queue a lane, lanes by the hash of the id.
 
 use super::{
-    Closed, Payload, Polled, SourceBatch, SourceReader, SourceWriter, WriteError,
+    Closed, Payload, Polled, SourceBatch, SourceReader, SourceWriter,
     queue::{Limits, Queue, Taken},
 };
 use crate::document::{Document, Row, Rows};
@@ -107,12 +107,12 @@ impl Lane {
 }
 
 impl SourceWriter for LocalWriter {
-    fn send(&mut self, seq: u64, document: Document) -> Result<(), WriteError> {
+    fn send(&mut self, seq: u64, document: Document) -> Result<(), Closed> {
         self.sent = seq;
         Ok(self.lane(document.id()).push(seq, document)?)
     }
 
-    fn send_row(&mut self, seq: u64, row: Row<'_>) -> Result<(), WriteError> {
+    fn send_row(&mut self, seq: u64, row: Row<'_>) -> Result<(), Closed> {
         self.sent = seq;
         Ok(self.lane(row.id).push_row(seq, row)?)
     }

@@ -19,26 +19,6 @@ use std::{borrow::Cow, time::Instant};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed;
 
-/// Why a document was not sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WriteError {
-    /// The readers are gone, or the run ends.
-    Closed,
-    /// The document is larger than a record may be. It fails, the others go on.
-    TooLarge {
-        /// Its id.
-        id: String,
-        /// Its JSON.
-        value: Vec<u8>,
-    },
-}
-
-impl From<Closed> for WriteError {
-    fn from(_: Closed) -> Self {
-        Self::Closed
-    }
-}
-
 /// Where the publisher puts documents.
 ///
 /// # Contract
@@ -50,14 +30,14 @@ pub trait SourceWriter: Send {
     /// Sends a document.
     ///
     /// # Errors
-    /// The readers are gone, the run ends, or this document cannot be sent.
-    fn send(&mut self, seq: u64, document: Document) -> Result<(), WriteError>;
+    /// The readers are gone, or the run ends.
+    fn send(&mut self, seq: u64, document: Document) -> Result<(), Closed>;
 
     /// Sends a row; the reader makes the document of it.
     ///
     /// # Errors
     /// As [`SourceWriter::send`].
-    fn send_row(&mut self, seq: u64, row: Row<'_>) -> Result<(), WriteError> {
+    fn send_row(&mut self, seq: u64, row: Row<'_>) -> Result<(), Closed> {
         self.send(seq, row.to_document())
     }
 

@@ -6,7 +6,7 @@ pub use self::prometheus::prometheus_text;
 
 use crate::runner::StepSummary;
 use crate::{
-    courier::CourierFigures,
+    courier::{CourierFigures, Role},
     indexers::IndexerStats,
     pipeline::{StageLabel, StageStats},
     publisher::StepState,
@@ -43,9 +43,15 @@ impl RunFigures {
         self.state.lock().begun.push(step);
     }
 
-    /// A courier works from now on.
-    pub fn add_courier(&self, courier: Arc<CourierFigures>) {
-        self.state.lock().couriers.push(courier);
+    /// The figures of whoever works for a pipeline in a role: the same ones for each step.
+    pub fn courier(&self, role: Role, pipeline: &str) -> Arc<CourierFigures> {
+        let couriers = &mut self.state.lock().couriers;
+        if let Some(known) = couriers.iter().find(|known| known.role == role && known.pipeline == pipeline) {
+            return Arc::clone(known);
+        }
+        let courier = Arc::new(CourierFigures::new(role, pipeline));
+        couriers.push(Arc::clone(&courier));
+        courier
     }
 
     /// The couriers of the process.

@@ -54,6 +54,8 @@ pub mod names {
     pub const ASSIGNED: &str = "penstock_assigned_partitions";
     /// Records that were read from Kafka and are not done.
     pub const IN_FLIGHT: &str = "penstock_in_flight_records";
+    /// Records of a partition that are not done.
+    pub const LAG: &str = "penstock_partition_lag_records";
     /// Records that were read from Kafka.
     pub const READ: &str = "penstock_read_records_total";
     /// Records of superseded processes that were passed over.
@@ -133,6 +135,11 @@ fn add_courier(families: &mut Families, courier: &CourierFigures) {
     let figures = courier.now();
     families.gauge(names::ASSIGNED, "Partitions that the process owns", &labels, figures.assigned as f64);
     families.gauge(names::IN_FLIGHT, "Records that were read and are not done", &labels, figures.in_work as f64);
+    for (partition, lag) in courier.lags() {
+        let partition = partition.to_string();
+        let labels = [&labels[..], &[("partition", partition.as_str())]].concat();
+        families.gauge(names::LAG, "Records of the partition that are not done", &labels, lag as f64);
+    }
     families.counter(names::READ, "Records that were read", &labels, figures.read as f64);
     families.counter(names::STALE, "Records of superseded processes that were passed over", &labels, figures.stale as f64);
     families.counter(names::DISCARDED, "Events of runs whose log was gone", &labels, figures.discarded as f64);
@@ -221,7 +228,9 @@ mod tests {
         let run = RunFigures::new("r", 1);
         let indexer = Arc::new(IndexerStats::default());
         run.begin(Arc::new(StepFigures { connector: "c".into(), pipeline: "p".into(), state, indexer, stages: Arc::new(stages) }));
-        run.add_courier(Arc::new(CourierFigures::new(Role::Worker, "p")));
+        let courier = run.courier(Role::Worker, "p");
+        courier.set_positions([(2, 7), (3, 750)].into());
+        courier.set_ends([(3, 1_000), (4, 9)].into());
         let health = Health::default();
         health.look(Instant::now()).expect("no heartbeat file");
         prometheus_text(&run, &health).expect("text")
@@ -239,6 +248,7 @@ mod tests {
         assert_lines(&[
             r#"penstock_published_documents_total{run="r",pipeline="p",connector="c"} 5"#,
             r#"penstock_ended_documents_total{run="r",pipeline="p",connector="c",outcome="failed"} 1"#,
+            r#"penstock_partition_lag_records{pipeline="p",role="worker",partition="3"} 250"#,
             r#"penstock_stage_processed_documents_total{run="r",pipeline="p",connector="c",stage="drop-1",kind="drop"} 4"#,
         ]);
     }

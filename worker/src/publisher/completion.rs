@@ -107,6 +107,8 @@ pub fn next(facts: &Facts) -> Next {
         Source::Failed => Next::End(End::SourceFailed),
         Source::Stopped if pending == 0 || facts.grace_is_over => Next::End(End::Stopped { pending }),
         Source::Stopped => Next::Drain,
+        // it may wait for brokers that are gone, and never return
+        Source::Reading if facts.grace_is_over => Next::End(End::Stopped { pending }),
         Source::Reading => Next::Publish,
         Source::Exhausted if facts.grace_is_over => Next::End(End::Stopped { pending }),
         Source::Exhausted if !facts.end_is_safe => Next::Publish,

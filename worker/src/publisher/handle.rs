@@ -11,8 +11,7 @@ use crate::{
     document::{Document, LOG_TARGET, Row},
     event::{Detail, EventBatch, Outcome, Tag},
     indexers::{Content, DeadLetter, EventSink, Letter},
-    kafka,
-    messenger::{Closed, SourceWriter, WriteError},
+    messenger::{Closed, SourceWriter},
 };
 use parking_lot::Mutex;
 use std::{sync::Arc, time::Instant};
@@ -145,18 +144,12 @@ impl<W: SourceWriter> Publisher<W> {
         let seq = self.next_seq()?;
         tracing::debug!(target: LOG_TARGET, doc_id = document.id(), seq, "published");
         let sent = self.writer.send(seq, document);
-        self.sent(sent, seq, after)
+        self.sent(sent, after)
     }
 
-    fn sent(&mut self, sent: Result<(), WriteError>, seq: u64, after: Cursor) -> Result<(), Stopped> {
-        match sent {
-            Ok(()) => self.handed_on(after),
-            Err(WriteError::Closed) => return Err(self.stop(PublisherEnd::Stopped)),
-            Err(WriteError::TooLarge { id, value }) => {
-                let reason = kafka::too_large(value.len(), "source");
-                self.fail_numbered(seq, RecordFault { id, reason, raw: value }, after)?;
-            }
-        }
+    fn sent(&mut self, sent: Result<(), Closed>, after: Cursor) -> Result<(), Stopped> {
+        sent.map_err(|Closed| self.stop(PublisherEnd::Stopped))?;
+        self.handed_on(after);
         Ok(())
     }
 
@@ -245,7 +238,7 @@ impl<W: SourceWriter> Publish for Publisher<W> {
         let seq = self.next_seq()?;
         tracing::debug!(target: LOG_TARGET, doc_id = row.id, seq, "published");
         let sent = self.writer.send_row(seq, row);
-        self.sent(sent, seq, after)
+        self.sent(sent, after)
     }
 
     fn fail(&mut self, fault: RecordFault, after: Cursor) -> Result<(), Stopped> {

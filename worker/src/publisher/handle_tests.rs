@@ -5,7 +5,7 @@ use crate::{
     connectors::{Cursor, Publish, RecordFault, Stopped},
     document::{Document, Value},
     indexers::{DeadLetter, Letter},
-    messenger::{Closed, SourceWriter, WriteError, recording::Recording},
+    messenger::{Closed, SourceWriter, recording::Recording},
     telemetry::testing::logged,
 };
 use parking_lot::Mutex;
@@ -36,9 +36,9 @@ impl Story {
 }
 
 impl SourceWriter for Story {
-    fn send(&mut self, seq: u64, document: Document) -> Result<(), WriteError> {
+    fn send(&mut self, seq: u64, document: Document) -> Result<(), Closed> {
         if self.is_closed.load(SeqCst) {
-            return Err(WriteError::Closed);
+            return Err(Closed);
         }
         let values = document.fields().get("v").map(|value| format!("={value:?}")).unwrap_or_default();
         self.add(format!("{seq} {}{values}", document.id()));

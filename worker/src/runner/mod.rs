@@ -147,6 +147,7 @@ impl<'a> Run<'a> {
         });
         figures.begin(Arc::clone(&step_figures));
         tracing::info!(run_id = self.options.run_id, connector = connector.name, pipeline = connector.pipeline, "step begins");
+        let roles = route.as_ref().filter(|_| self.options.kafka.all_roles).map_or(&[][..], Route::roles);
         let step = Step {
             connector,
             pipeline: &pipeline.spec,
@@ -156,6 +157,7 @@ impl<'a> Run<'a> {
             health: Arc::clone(&self.options.health),
             state: Arc::clone(&step_figures.state),
             figures: step_figures,
+            couriers: roles.iter().map(|role| figures.courier(*role, &connector.pipeline)).collect(),
             limits: Limits {
                 max_failed: self.max_failed().map(|max| max.saturating_sub(before.failed)),
                 documents: self.options.limit,

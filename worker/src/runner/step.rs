@@ -13,6 +13,7 @@ use crate::{
     actions::{self, When},
     connectors,
     context::StepContext,
+    courier::CourierFigures,
     health::Health,
     indexers::{self, Backend, DeadLetter},
     metrics::StepFigures,
@@ -45,6 +46,8 @@ pub struct Step<'a> {
     pub health: Arc<Health>,
     /// Where the figures are collected.
     pub figures: Arc<StepFigures>,
+    /// Figures of the workers and indexers over Kafka that run in this process.
+    pub couriers: Vec<Arc<CourierFigures>>,
     /// The shared state.
     pub state: Arc<StepState>,
     /// Limits of the run.

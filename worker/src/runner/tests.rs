@@ -76,6 +76,7 @@ impl Stand {
             health: Health::new(None),
             state: Arc::clone(&self.figures.state),
             figures: Arc::clone(&self.figures),
+            couriers: Vec::new(),
             limits: Limits {
                 max_failed: self.max_failed,
                 documents: None,

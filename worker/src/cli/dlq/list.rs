@@ -7,6 +7,7 @@ use crate::{
         topics::{PATIENCE, TopicArgs},
     },
     kafka::dlq::{DeadLetters, Letter, Met},
+    wording::counted,
 };
 use anyhow::Context;
 use clap::Args;
@@ -107,9 +108,22 @@ impl LetterArgs {
 }
 
 fn summary(met: Met) -> String {
-    let letters = if met.letters == 1 { "letter" } else { "letters" };
+    let letters = counted(met.letters, "letter");
     match met.repeats {
-        0 => format!("{} {letters}", met.letters),
-        repeats => format!("{} {letters}; {repeats} more are about the same documents, written again after a crash", met.letters),
+        0 => letters,
+        1 => format!("{letters}; 1 more is about the same document, written again after a crash"),
+        repeats => format!("{letters}; {repeats} more are about the same documents, written again after a crash"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_letter_is_no_letters() {
+        let told = |letters, repeats| summary(Met { letters, repeats, others: 0 });
+        assert_eq!([told(0, 0), told(1, 0), told(2, 0)], ["0 letters", "1 letter", "2 letters"]);
+        assert!(told(1, 1).starts_with("1 letter; 1 more is ") && told(1, 2).starts_with("1 letter; 2 more are "));
     }
 }

@@ -4,6 +4,7 @@ use super::{fail_dlq, filter::MeantArgs};
 use crate::{
     cli::{Exit, topics::PATIENCE},
     kafka::dlq::purge,
+    wording::counted,
 };
 use anyhow::Context;
 use clap::Args;
@@ -39,7 +40,7 @@ impl PurgeCommand {
         match purge(&target.connection, &target.names.fail, &filter, self.dry_run, PATIENCE) {
             Ok(purged) => {
                 let verb = if self.dry_run { "would be removed" } else { "removed" };
-                writeln!(io::stdout(), "{} letters {verb}, {} kept", purged.removed, purged.kept).context("failed to print the result")?;
+                writeln!(io::stdout(), "{} {verb}, {} kept", counted(purged.removed, "letter"), purged.kept).context("failed to print the result")?;
                 Ok(Exit::Complete)
             }
             Err(error) => fail_dlq(&error),

@@ -4,6 +4,7 @@ use super::{fail_dlq, filter::MeantArgs};
 use crate::{
     cli::{Exit, topics::PATIENCE},
     kafka::dlq::{Replay, Replayed, replay},
+    wording::counted,
 };
 use anyhow::Context;
 use clap::Args;
@@ -62,7 +63,8 @@ impl ReplayCommand {
 
 fn report(done: &Replayed, source: &str, dry_run: bool) -> String {
     let verb = if dry_run { "would be sent" } else { "sent" };
-    let mut text = format!("{} letters, {} documents {verb} to {source}\n", done.letters, done.sent);
+    let (letters, documents) = (counted(done.letters, "letter"), counted(done.sent, "document"));
+    let mut text = format!("{letters}, {documents} {verb} to {source}\n");
     for (reason, count) in &done.skipped {
         let cure = if reason.can_be_forced() { " (--force brings it in all the same)" } else { "" };
         let _ = writeln!(text, "{count} passed over: {}{cure}", reason.as_str());
@@ -82,5 +84,7 @@ mod tests {
             2 passed over: a newer operation on the id has come since (--force brings it in all the same)\n\
             1 passed over: it was too large to be kept as a whole\n";
         assert_eq!(report(&done, "books_source", true), wanted);
+        let one = Replayed { letters: 1, sent: 1, ..Replayed::default() };
+        assert_eq!(report(&one, "books_source", false), "1 letter, 1 document sent to books_source\n");
     }
 }

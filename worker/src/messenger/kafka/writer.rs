@@ -7,7 +7,7 @@ use crate::{
         deliveries::{Deliveries, Numbered, Refused},
         header::{self, Origin, RecordHeader},
     },
-    messenger::{Closed, SourceWriter, WriteError, kafka::intake::Offsets},
+    messenger::{Closed, SourceWriter, kafka::intake::Offsets},
 };
 use parking_lot::Mutex;
 use rdkafka::{
@@ -58,7 +58,7 @@ struct State {
     on_their_way: Offsets,
     /// For each partition the highest offset that a document has.
     offsets: BTreeMap<u32, u64>,
-    /// Documents that the broker found too large.
+    /// Documents that the client or the broker found too large.
     too_large: Vec<TooLarge>,
     fault: Option<Refused>,
 }
@@ -160,7 +160,7 @@ impl TopicWriter {
     }
 
     /// Sends the encoded document in `value`.
-    fn send_value(&mut self, seq: u64, id: &str) -> Result<(), WriteError> {
+    fn send_value(&mut self, seq: u64, id: &str) -> Result<(), Closed> {
         let Publication { run, step, epoch, replaced } = &self.publication;
         let origin = Origin { run, step, epoch: *epoch, replaced: *replaced, seq };
         self.header.clear();
@@ -183,15 +183,17 @@ impl TopicWriter {
                     self.acks.serve(ROOM);
                     record = refused;
                 }
+                // the same as if the broker had refused it
                 Some(RDKafkaErrorCode::MessageSizeTooLarge) => {
-                    self.acks.failed_by_itself(seq);
-                    return Err(WriteError::TooLarge { id: id.into(), value: self.value.clone() });
+                    let too_large = TooLarge { seq, id: id.into(), value: self.value.clone() };
+                    self.acks.state.lock().too_large.push(too_large);
+                    return Ok(());
                 }
-                Some(RDKafkaErrorCode::QueueFull) | None => return Err(Closed.into()),
+                Some(RDKafkaErrorCode::QueueFull) | None => return Err(Closed),
                 Some(code) => {
                     let fault = Refused::new(&self.topic, code, &[], &[]);
                     self.acks.state.lock().fault = Some(fault);
-                    return Err(Closed.into());
+                    return Err(Closed);
                 }
             }
         }
@@ -199,13 +201,13 @@ impl TopicWriter {
 }
 
 impl SourceWriter for TopicWriter {
-    fn send(&mut self, seq: u64, document: Document) -> Result<(), WriteError> {
+    fn send(&mut self, seq: u64, document: Document) -> Result<(), Closed> {
         self.value.clear();
         document.write_json(&mut self.value);
         self.send_value(seq, document.id())
     }
 
-    fn send_row(&mut self, seq: u64, row: Row<'_>) -> Result<(), WriteError> {
+    fn send_row(&mut self, seq: u64, row: Row<'_>) -> Result<(), Closed> {
         self.value.clear();
         row.write_json(&mut self.value);
         self.send_value(seq, row.id)

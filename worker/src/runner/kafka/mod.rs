@@ -2,6 +2,7 @@
 //! need of the topics.
 
 mod barrier;
+mod lag;
 mod publishing;
 mod role;
 mod route;

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     actions::{self, When},
     connectors,
-    courier::{self, CourierError, CourierFigures, Desk, DeskOwner, Outlet, Role},
+    courier::{self, CourierError, CourierFigures, Desk, DeskOwner, Outlet},
     indexers::{self, Backend},
     messenger::kafka::{Publication, SourceAcks, TooLarge, TopicWriter},
     publisher::{
@@ -138,22 +138,21 @@ fn refused(route: &Route, topic: String, code: RDKafkaErrorCode) -> StepError {
 fn start_roles(step: &Step<'_>, route: &Route) -> Result<Roles, StepError> {
     let backend = indexers::build(&step.pipeline.indexer, &step.context)?;
     step.context.runtime.block_on(backend.check())?;
-    let roles: &[Role] = if route.is_distributed { &[Role::Worker, Role::Indexer] } else { &[Role::WorkerIndexer] };
-    let start = |role: &Role| {
+    let start = |courier: &Arc<CourierFigures>| {
         RoleThreads::start(RolePlan {
-            role: *role,
+            role: courier.role,
             pipeline: step.pipeline,
             context: &step.context,
             route,
-            backend: role.has_backend().then(|| Arc::clone(&backend)),
+            backend: courier.role.has_backend().then(|| Arc::clone(&backend)),
             health: Arc::clone(&step.health),
             indexer: Arc::clone(&step.figures.indexer),
             stages: Arc::clone(&step.figures.stages),
             exit_on_stuck: step.limits.exit_on_stuck,
-            courier: Arc::new(CourierFigures::new(*role, &step.context.pipeline)),
+            courier: Arc::clone(courier),
         })
     };
-    Ok(Roles { threads: roles.iter().map(start).collect::<Result<_, _>>()?, backend })
+    Ok(Roles { threads: step.couriers.iter().map(start).collect::<Result<_, _>>()?, backend })
 }
 
 impl<'a, 'b> Publishing<'a, 'b> {

@@ -1,6 +1,6 @@
 //! A part of a pipeline in this process: a courier and its lanes, from the start to the last commit.
 
-use super::route::Route;
+use super::{lag, route::Route};
 use crate::{
     context::StepContext,
     courier::{self, Courier, CourierEnd, CourierError, CourierFigures, CourierSettings, LaneEnds, Role},
@@ -68,7 +68,7 @@ pub enum RoleEnd {
 const MARKING: Duration = Duration::from_secs(2);
 
 /// How long an aborted role may take to leave its group.
-const LEAVE: Duration = Duration::from_secs(10);
+const LEAVE: Duration = Duration::from_secs(6);
 
 enum Message {
     Courier(Result<CourierEnd, CourierError>),
@@ -153,6 +153,8 @@ impl RoleThreads {
             figures: Arc::clone(&plan.courier),
         };
         spawn_courier(plan.route, settings, ends, sender)?;
+        lag::watch(plan.route, Arc::clone(&plan.courier), plan.context.runtime.clone(), stop.clone())
+            .map_err(|source| StepError::System { what: "start the thread that watches the lag", source })?;
         let stages = plan.pipeline.stages.iter().enumerate().map(|(index, stage)| stage.display_name(index)).collect();
         let health = Arc::clone(&plan.health);
         let stuck = plan.exit_on_stuck.then(|| StuckWatch { health, lanes: watched, stages, blame, blamed: None });
@@ -194,8 +196,21 @@ impl RoleThreads {
 
     /// Finishes what is in work, and waits for the end; at most so long, then it is aborted.
     pub fn finish(&mut self, at_most: Duration) -> RoleEnd {
-        self.drain();
+        self.finish_until(Instant::now() + at_most)
+    }
+
+    /// Several roles end together: each finishes what is in work until then.
+    pub fn finish_all(all: &mut [Self], at_most: Duration) {
         let until = Instant::now() + at_most;
+        all.iter().for_each(Self::drain);
+        if at_most.is_zero() {
+            all.iter().for_each(Self::abort);
+        }
+        all.iter_mut().for_each(|role| drop(role.finish_until(until)));
+    }
+
+    fn finish_until(&mut self, until: Instant) -> RoleEnd {
+        self.drain();
         loop {
             if let Some(end) = self.wait(Duration::from_millis(50)) {
                 return end;

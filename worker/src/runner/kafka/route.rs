@@ -2,7 +2,7 @@
 
 use crate::{
     context::StepContext,
-    courier::LetterTopic,
+    courier::{LetterTopic, Role},
     kafka::{
         Connection, KafkaError, PipelineNames,
         admin::{Admin, ConfigOf, End},
@@ -22,6 +22,10 @@ const ANSWER: Duration = Duration::from_secs(15);
 const USUAL_RECORD: usize = 1_048_588;
 /// What nobody may remove before it was read.
 const FOR_EVER: [(&str, &str); 3] = [("cleanup.policy", "delete"), ("retention.ms", "-1"), ("retention.bytes", "-1")];
+/// The same for the log of a run, whose records are sent by whoever works on it: each must know how large they may be.
+const LOG: [(&str, &str); 4] = [FOR_EVER[0], FOR_EVER[1], FOR_EVER[2], ("max.message.bytes", "1048588")];
+/// What a log must take: the largest batch that a client makes.
+const SMALLEST_LOG: usize = 1_000_012;
 
 /// A topic that must be there.
 struct Wanted {
@@ -63,6 +67,11 @@ impl Route {
         let is_distributed = pipeline.spec.effective_mode() == Mode::Distributed;
         let admin = Arc::new(Admin::new(&connection, ANSWER)?);
         Ok(Some(Self { connection, admin, administration: Arc::new(administration), names, is_distributed }))
+    }
+
+    /// The parts of the pipeline besides publishing.
+    pub fn roles(&self) -> &'static [Role] {
+        if self.is_distributed { &[Role::Worker, Role::Indexer] } else { &[Role::WorkerIndexer] }
     }
 
     /// Whether the brokers answer and take our credentials.
@@ -124,6 +133,12 @@ impl Route {
                         partitions(there)
                     ));
                 }
+                Some(_) if is_log && self.largest_record(&topic.name) < SMALLEST_LOG => faults.push(format!(
+                    "topic `{}` takes no more than {} bytes at once, but a run's event topic has to take {SMALLEST_LOG}: raise its \
+                     max.message.bytes",
+                    topic.name,
+                    self.largest_record(&topic.name)
+                )),
                 Some(there) if there < topic.partitions => faults.push(format!(
                     "topic `{}` has {}, but the Pipeline asks for {}: add partitions while nothing is in it, or lower spec.partitions",
                     topic.name,
@@ -209,7 +224,7 @@ impl Route {
         }
         wanted.push(topic(&self.names.fail, 1, config(&spec.topics.fail, &FOR_EVER)));
         if let Some(run_id) = run_id {
-            wanted.push(topic(&self.log(run_id)?, 1, config(&None, &FOR_EVER)));
+            wanted.push(topic(&self.log(run_id)?, 1, config(&None, &LOG)));
         }
         Ok(wanted)
     }

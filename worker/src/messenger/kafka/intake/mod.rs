@@ -263,12 +263,22 @@ impl Intake {
         !self.probation.is_idle()
     }
 
+    /// Whether one of them runs now, or is about to: nothing else does, so nothing would come to go with what it leads to.
+    pub fn runs_alone(&self) -> bool {
+        self.probation.has_turn()
+    }
+
     /// A record is about to end the process, as its stage does not return: counts as an attempt, with the next commit.
     pub fn blame(&mut self, partition: u32, tenure: u64, offset: u64) {
         let Some(part) = self.parts.get_mut(&partition).filter(|part| part.tenure == tenure) else { return };
         if !self.probation.is_running((partition, offset)) && offset >= part.offsets.position() {
             part.mark(offset);
         }
+    }
+
+    /// The first record of a partition that is not done.
+    pub fn position(&self, partition: u32) -> Option<u64> {
+        self.parts.get(&partition).map(|part| part.offsets.position())
     }
 
     /// Whether what a record of that tenure leads to is still wanted.

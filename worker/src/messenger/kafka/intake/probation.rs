@@ -86,6 +86,11 @@ impl Probation {
         self.suspects.is_empty() && self.aside.is_empty() && self.turn == Turn::Free && !self.is_ill
     }
 
+    /// Whether it is the turn of one to run alone.
+    pub(super) fn has_turn(&self) -> bool {
+        self.turn != Turn::Free
+    }
+
     pub(super) fn is_ill(&self) -> bool {
         self.is_ill
     }

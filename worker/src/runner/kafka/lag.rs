@@ -1,0 +1,38 @@
+//! How far a role is behind: asks the brokers now and then where its partitions end. The consumer itself would not do: it hears of
+//! an end only with records that it fetches, and fetches none while the backend is slow.
+
+use super::route::Route;
+use crate::{
+    courier::CourierFigures,
+    kafka::admin::{Admin, End},
+};
+use std::{collections::BTreeMap, io, sync::Arc, thread, time::Duration};
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+/// Between two questions.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// Asks until it is told to stop.
+pub(super) fn watch(route: &Route, figures: Arc<CourierFigures>, runtime: Handle, stop: CancellationToken) -> io::Result<()> {
+    let (admin, topic) = (Arc::clone(&route.admin), figures.role.topic(&route.names).to_owned());
+    let ask = move || {
+        while runtime.block_on(tokio::time::timeout(INTERVAL, stop.cancelled())).is_err() {
+            match ends(&admin, &topic, &figures.partitions()) {
+                Ok(ends) => figures.set_ends(ends),
+                // the consumer says what is wrong with the brokers
+                Err(error) => tracing::debug!(topic, %error, "the ends of partitions are not known"),
+            }
+        }
+    };
+    thread::Builder::new().name("lag".into()).spawn(ask).map(drop)
+}
+
+fn ends(admin: &Admin, topic: &str, partitions: &[u32]) -> Result<BTreeMap<u32, u64>, crate::kafka::KafkaError> {
+    if partitions.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let asked = partitions.iter().map(|partition| (topic, *partition as i32));
+    let ends = admin.offsets(asked, End::Latest)?;
+    Ok(ends.into_iter().map(|((_, partition), end)| (partition as u32, end as u64)).collect())
+}
