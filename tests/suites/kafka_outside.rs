@@ -154,7 +154,7 @@ fn a_record_that_nobody_handed_on_is_found_where_it_stands() -> Result<()> {
     stream.site.kafka.produce(&dest, &[record(Some(b"k-0"), Some(b"{}")), bad])?;
     stream.produce(&[record(Some(b"k-2"), Some(b"{"))])?;
     stream.wait_until_done()?;
-    let letters = stream.site.letters("books")?;
+    let letters = stream.site.kafka.read(&stream.site.name("books_fail"))?;
     let place = |id: &str| letters.iter().find(|letter| letter.key_text() == id).map(|letter| header(letter, "penstock-source"));
     let offset = stream.site.kafka.read(&dest)?.iter().find(|record| record.key_text() == "k-1").map(|record| record.offset);
     assert_eq!(place("k-1"), Some(format!("{dest}/1/{}", offset.context("it is there")?)), "{letters:?}");

@@ -82,7 +82,8 @@ fn a_document_that_the_client_does_not_send_fails_alone_and_its_letter_is_cut_p2
     assert_reason(&letter, "source topic");
     assert!(is_truncated(&letter) && letter.value_text().len() < 100_000, "{}", letter.value_text().len());
     assert_eq!(header(&letter, "penstock-content"), "document", "it is one, though not the whole of it");
-    let replayed = site.start("dlq", &["replay", MANIFESTS, "--all"])?.wait()?;
+    let servers = site.kafka.bootstrap();
+    let replayed = site.workdir.start(["dlq", "replay", MANIFESTS, "--all"], &[("KAFKA", &servers)])?.wait()?;
     assert_eq!(replayed.code, Some(0), "{replayed:?}");
     assert!(replayed.out.ends_with("1 passed over: it was too large to be kept as a whole\n"), "{replayed:?}");
     Ok(())

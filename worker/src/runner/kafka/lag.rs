@@ -4,7 +4,10 @@
 use super::route::Route;
 use crate::{
     courier::CourierFigures,
-    kafka::admin::{Admin, End},
+    kafka::{
+        KafkaError,
+        admin::{Admin, End},
+    },
 };
 use std::{collections::BTreeMap, io, sync::Arc, thread, time::Duration};
 use tokio::runtime::Handle;
@@ -17,7 +20,8 @@ const INTERVAL: Duration = Duration::from_secs(5);
 pub(super) fn watch(route: &Route, figures: Arc<CourierFigures>, runtime: Handle, stop: CancellationToken) -> io::Result<()> {
     let (admin, topic) = (Arc::clone(&route.admin), figures.role.topic(&route.names).to_owned());
     let ask = move || {
-        while runtime.block_on(tokio::time::timeout(INTERVAL, stop.cancelled())).is_err() {
+        // the clock is that of the runtime: it is asked for on the inside only
+        while runtime.block_on(async { tokio::time::timeout(INTERVAL, stop.cancelled()).await }).is_err() {
             match ends(&admin, &topic, &figures.partitions()) {
                 Ok(ends) => figures.set_ends(ends),
                 // the consumer says what is wrong with the brokers
@@ -28,7 +32,7 @@ pub(super) fn watch(route: &Route, figures: Arc<CourierFigures>, runtime: Handle
     thread::Builder::new().name("lag".into()).spawn(ask).map(drop)
 }
 
-fn ends(admin: &Admin, topic: &str, partitions: &[u32]) -> Result<BTreeMap<u32, u64>, crate::kafka::KafkaError> {
+fn ends(admin: &Admin, topic: &str, partitions: &[u32]) -> Result<BTreeMap<u32, u64>, KafkaError> {
     if partitions.is_empty() {
         return Ok(BTreeMap::new());
     }
