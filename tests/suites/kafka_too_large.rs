@@ -98,7 +98,8 @@ fn events_of_many_failures_fit_into_the_records_of_a_client_that_sends_small_one
     let site = Site::with_manifests(Kafka::shared()?, "large-events.", &properties, &books("Distributed", recorder.url(), &pipeline, ""))?;
     create_topics(&site, USUAL, USUAL, USUAL)?;
     // the reason is as long as the document: many of them at once are more than a record may be
-    let lines: Vec<String> = (0..SMALL).map(|number| format!("{{\"id\":\"b-{number}\",\"text\":\"{}\"}}\n", noise(900, number as u64))).collect();
+    let lines: Vec<String> =
+        (0..SMALL).map(|number| format!("{{\"id\":\"b-{number}\",\"text\":\"{}\"}}\n", noise(900, number as u64))).collect();
     site.workdir.write("books.jsonl", lines.concat())?;
     let role = site.role("worker")?;
     let answer = site.publish("books", "events-1")?.wait()?;

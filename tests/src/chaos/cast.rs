@@ -106,7 +106,7 @@ impl<'a> Cast<'a> {
                 let is_well = match answer.code {
                     Some(0) => true,
                     SUPERSEDED => actor.part == Part::Publisher,
-                    Some(75) => was_asked || had_not_begun,
+                    Some(75) if was_asked => true,
                     _ => had_not_begun,
                 };
                 ensure!(is_well, "{:?} did not end well at last: {:?}", actor.part, answer.code);

@@ -40,7 +40,8 @@ impl PurgeCommand {
         match purge(&target.connection, &target.names.fail, &filter, self.dry_run, PATIENCE) {
             Ok(purged) => {
                 let verb = if self.dry_run { "would be removed" } else { "removed" };
-                writeln!(io::stdout(), "{} {verb}, {} kept", counted(purged.removed, "letter"), purged.kept).context("failed to print the result")?;
+                writeln!(io::stdout(), "{} {verb}, {} kept", counted(purged.removed, "letter"), purged.kept)
+                    .context("failed to print the result")?;
                 Ok(Exit::Complete)
             }
             Err(error) => fail_dlq(&error),
