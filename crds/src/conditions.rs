@@ -77,6 +77,8 @@ pub enum Reason {
     ConnectorTimeout,
     /// Everything has come to rest and documents are still without an outcome.
     DocumentsUnaccounted,
+    /// Documents could not be processed or kept, for a reason that no other word names; the message says it.
+    ProcessingFailed,
     /// The publisher was lost more often than it may be.
     PublisherLost,
     /// The run was cancelled.

@@ -3,6 +3,7 @@
 pub mod chaos;
 pub mod cluster;
 pub mod contract;
+pub mod control;
 pub mod indexing;
 pub mod over_kafka;
 pub mod penstock;

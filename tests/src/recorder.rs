@@ -91,6 +91,7 @@ impl Recorder {
             .route("/{index}", get(exists))
             .route("/{index}/_bulk", post(bulk))
             .route("/_alias/{index}", get(nothing))
+            .route("/_hook/{name}", post(hook))
             .route("/{index}/_settings", get(nothing))
             .layer(axum::extract::DefaultBodyLimit::disable())
             .with_state(Arc::clone(&indexes));
@@ -126,6 +127,11 @@ impl Recorder {
     /// Operations on this id are refused, by themselves.
     pub fn reject(&self, index: &str, id: &str) {
         lock(&self.indexes).entry(index.into()).or_default().rejected.insert(id.into());
+    }
+
+    /// Requests that wait for this id go on.
+    pub fn release(&self, index: &str, id: &str) {
+        lock(&self.indexes).entry(index.into()).or_default().held.remove(id);
     }
 
     /// How many requests wait because of an id that is held back.
@@ -172,6 +178,11 @@ impl Recorder {
         lock(&self.indexes).get(index).map_or(0, |index| index.requests)
     }
 
+    /// How often `POST /_hook/NAME` has come: a request of a `pre` or `post` action.
+    pub fn hooks(&self, name: &str) -> u64 {
+        self.requests(&format!("_hook/{name}"))
+    }
+
     /// How many operations were refused because a newer version is there.
     pub fn stale(&self, index: &str) -> u64 {
         lock(&self.indexes).get(index).map_or(0, |index| index.stale)
@@ -192,6 +203,12 @@ async fn exists() -> StatusCode {
 }
 
 async fn nothing() -> Json<Value> {
+    Json(json!({}))
+}
+
+/// Counts a request.
+async fn hook(State(indexes): State<Indexes>, Path(name): Path<String>) -> Json<Value> {
+    lock(&indexes).entry(format!("_hook/{name}")).or_default().requests += 1;
     Json(json!({}))
 }
 

@@ -28,7 +28,7 @@ const MAY_KNOW: [(&str, &[&str]); 27] = [
     ("metrics", &["courier", "health", "indexers", "pipeline", "publisher", "runner"]),
     ("pipeline", &["context", "document", "event", "memory", "problem", "stages", "wording"]),
     ("problem", &[]),
-    ("publisher", &["connectors", "document", "event", "indexers", "kafka", "messenger"]),
+    ("publisher", &["connectors", "document", "event", "indexers", "kafka", "messenger", "wording"]),
     ("reference", &["manifest", "suggest"]),
     ("runner", &["*"]),
     ("secrets", &[]),

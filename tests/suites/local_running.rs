@@ -186,7 +186,7 @@ fn figures_health_and_progress_are_served_m9_m14() -> Result<()> {
     assert_eq!(get("/healthz")?, "ok\n");
     assert_eq!(get("/readyz")?, "ok\n");
     let progress: Value = serde_json::from_str(&get("/progress")?)?;
-    assert_eq!((&progress["run"], &progress["connectors"][0]["state"]), (&json!("r"), &json!("Running")));
+    assert_eq!((&progress["run"], &progress["connectors"][0]["state"]), (&json!("r"), &json!("Publishing")));
     let fresh = workdir.penstock(["health", "--file", "beat", "--max-age", "60s"])?;
     assert_eq!(fresh.code, Some(0), "{fresh:?}");
     running.signal(Signal::SIGTERM)?;

@@ -1,6 +1,7 @@
 //! The command line: one file a command, each turns its arguments into one call of the library and an [`Exit`].
 
 mod completions;
+mod control;
 mod dlq;
 mod events;
 mod exit;
@@ -11,6 +12,7 @@ mod preview;
 mod process;
 mod progress;
 mod publish;
+mod result;
 mod role;
 mod role_lines;
 mod run;

@@ -1,6 +1,11 @@
 //! What every process that works has in common: where secrets are, how it is watched, how it ends.
 
-use super::{Exit, server, signals};
+use super::{
+    Exit,
+    control::{self, Token},
+    result::LastWords,
+    server, signals,
+};
 use crate::{
     health::{Health, WATCH_INTERVAL},
     metrics::RunFigures,
@@ -8,10 +13,10 @@ use crate::{
     secrets::Secrets,
 };
 use anyhow::Context;
+use axum::Router;
 use clap::Args;
 use penstock_crds::values::Duration;
 use std::{
-    io::{self, Write},
     net::SocketAddr,
     path::PathBuf,
     sync::{Arc, atomic::AtomicBool},
@@ -50,6 +55,7 @@ pub(super) struct Process {
     pub health: Arc<Health>,
     /// It has nothing to finish yet: a signal ends it at once.
     pub is_idle: Arc<AtomicBool>,
+    last_words: LastWords,
 }
 
 /// How long the end of a process may take once its grace period is over: clients of brokers that are gone wait without an end.
@@ -59,11 +65,12 @@ impl Process {
     /// From now on a signal ends the process within its grace period and a few seconds, whatever it waits for. What it had not
     /// finished is done again by the next one.
     pub fn end_in_time(&self, runtime: &Runtime) {
-        let control = self.control.clone();
+        let (control, last_words) = (self.control.clone(), self.last_words.clone());
         runtime.spawn(async move {
             control.grace_is_over().await;
             tokio::time::sleep(FAREWELL).await;
             tracing::warn!("the grace period is over and the process still waits: it ends now, work remains");
+            last_words.say();
             std::process::exit(Exit::Interrupted.code().into());
         });
     }
@@ -79,25 +86,31 @@ impl ProcessArgs {
         Secrets::new(self.secrets_dir.clone())
     }
 
-    /// Begins to watch the process, to serve its figures and to listen for signals. Nothing, if that is not possible: it was said.
-    pub fn start(&self, figures: &Arc<RunFigures>, runtime: &Runtime) -> anyhow::Result<Option<Process>> {
+    /// Begins to watch the process, to serve its figures and to listen for signals; with a token also to take orders. Or says for
+    /// people what the arguments do not allow.
+    pub fn start(
+        &self,
+        figures: &Arc<RunFigures>,
+        runtime: &Runtime,
+        token: Option<Token>,
+        last_words: LastWords,
+    ) -> anyhow::Result<Result<Process, String>> {
         let control = Control::new(self.grace_period.get());
         let health = Health::new(self.heartbeat_file.clone());
         if let Some(file) = &self.heartbeat_file
             && let Err(error) = health.look(Instant::now())
         {
             let file = file.display();
-            writeln!(io::stderr(), "error: the heartbeat file {file} cannot be written: {error}; choose another --heartbeat-file")
-                .context("failed to print the error")?;
-            return Ok(None);
+            return Ok(Err(format!("the heartbeat file {file} cannot be written: {error}; choose another --heartbeat-file")));
         }
         watch(&health)?;
         if let Some(address) = self.metrics_addr {
-            runtime.block_on(server::start(address, Arc::clone(figures), Arc::clone(&health)))?;
+            let orders = token.map_or_else(Router::new, |token| control::router(token, control.clone(), Arc::clone(figures)));
+            runtime.block_on(server::start(address, Arc::clone(figures), Arc::clone(&health), orders))?;
         }
         let is_idle = Arc::new(AtomicBool::new(false));
-        signals::end_on_signal(control.clone(), Arc::clone(&is_idle), runtime)?;
-        Ok(Some(Process { control, health, is_idle }))
+        signals::end_on_signal(control.clone(), Arc::clone(&is_idle), last_words.clone(), runtime)?;
+        Ok(Ok(Process { control, health, is_idle, last_words }))
     }
 }
 

@@ -2,22 +2,23 @@
 
 use super::{
     Exit,
+    control::ControlArgs,
     manifests::{ManifestArgs, print_problems},
     process::{self, ProcessArgs},
     progress::{Progress, ProgressMode},
+    result::{self, Ended, LastWords},
     run,
 };
 use crate::{
     dead_letter::{self, DeadLetterFile},
     manifest::{Manifests, Object},
     metrics::RunFigures,
-    runner::{KafkaOptions, Run, RunOptions, StepSummary},
+    runner::{KafkaOptions, Run, RunOptions},
 };
 use anyhow::Context;
 use clap::Args;
 use penstock_crds::IngestRunSpec;
 use std::{
-    fs,
     io::{self, Write},
     path::PathBuf,
     sync::Arc,
@@ -30,8 +31,10 @@ Examples:
 
 The first one wants the topics to be there, the second one makes them. The same command again, with
 the same run id, goes on where a publisher that died has been; nothing is counted twice.
-The result is one line of JSON on standard output, and in --result-file. Exit codes: 0 every
-document is accounted for, 75 interrupted (work remains), 76 a newer publisher has taken over.";
+The result is one line of JSON on standard output, and in --result-file. Its `state` is Succeeded,
+Failed or Cancelled; any other one is where the step was interrupted. Exit codes: 0 every document is
+accounted for, 1 failed or cancelled, 75 interrupted (work remains), 76 a newer publisher has taken
+over.";
 
 /// Arguments of `penstock publish`.
 #[derive(Debug, Args)]
@@ -57,32 +60,45 @@ pub struct PublishCommand {
     /// Fail the step if more documents than this fail, instead of the run's failurePolicy.
     #[arg(long, value_name = "N")]
     max_failed: Option<u64>,
-    /// File for the result, as JSON.
+    /// File for the result, as JSON; it is written for every end, also for invalid manifests. 4,096 bytes at most: samples of failed
+    /// documents are left out first, then the message is cut.
     #[arg(long, value_name = "FILE")]
     result_file: Option<PathBuf>,
     /// How progress is shown on standard error.
     #[arg(long, value_enum, default_value_t = ProgressMode::Auto)]
     progress: ProgressMode,
     #[command(flatten)]
+    control: ControlArgs,
+    #[command(flatten)]
     process: ProcessArgs,
 }
 
 impl PublishCommand {
     pub(super) fn execute(self) -> anyhow::Result<Exit> {
+        result::write(self.result_file.as_deref(), Some(&self.connector), self.run())
+    }
+
+    fn run(&self) -> anyhow::Result<Ended> {
         let manifests = match self.manifests.load() {
             Ok(manifests) => manifests,
-            Err(report) => return print_problems(&report),
+            Err(report) => return print_problems(&report).map(|_| Ended::invalid(Some(&self.connector), &report)),
         };
         let object = match run::choose(&manifests, self.run.as_deref()).and_then(|object| self.check_connector(&manifests, object)) {
             Ok(object) => object,
-            Err(message) => {
-                writeln!(io::stderr(), "error: {message}").context("failed to print the error")?;
-                return Ok(Exit::Invalid);
-            }
+            Err(message) => return Ended::refused(Some(&self.connector), Exit::Invalid, &message),
+        };
+        let (wanted, token) = match self.control.read(&object.spec) {
+            Ok(control) => control,
+            Err(error) => return Ended::refused(Some(&self.connector), Exit::Failed, &format!("{error:#}")),
         };
         let runtime = process::runtime()?;
         let figures = Arc::new(RunFigures::new(&object.name, 1));
-        let Some(process) = self.process.start(&figures, &runtime)? else { return Ok(Exit::Failed) };
+        let last_words = LastWords::new(self.result_file.as_deref(), &self.connector, &figures);
+        let process = match self.process.start(&figures, &runtime, token, last_words)? {
+            Ok(process) => process,
+            Err(message) => return Ended::refused(Some(&self.connector), Exit::Failed, &message),
+        };
+        run::tell(&process.control, wanted);
         process.end_in_time(&runtime);
         let options = RunOptions {
             run_id: self.run_id.clone().unwrap_or_else(|| run::made_up_id(&object.name)),
@@ -102,35 +118,26 @@ impl PublishCommand {
         tracing::info!(run = object.name, run_id = options.run_id, connector = self.connector, "step begins");
         let progress = Progress::start(self.progress, self.process.log_interval.get(), Arc::clone(&figures))
             .context("failed to start the progress display")?;
-        let end = Run::new(&manifests, object, options).execute(&figures);
+        let mut end = Run::new(&manifests, object, options).execute(&figures);
         progress.finish();
         // what still waits there has nobody to tell
         runtime.shutdown_background();
-        if let Some(result) = end.summary.connectors.first() {
-            self.report(result)?;
+        let exit = run::exit(&end);
+        let report = end.reports.pop();
+        if let Some(report) = &report {
+            let text = serde_json::to_string(report).context("failed to write the result")?;
+            writeln!(io::stdout(), "{text}").context("failed to print the result")?;
         }
-        Ok(run::exit(&end))
+        Ok(Ended { exit, report })
     }
 
     fn check_connector<'a>(&self, manifests: &Manifests, object: &'a Object<IngestRunSpec>) -> Result<&'a Object<IngestRunSpec>, String> {
-        let connectors = &object.spec.connectors;
-        let Some(connector) = connectors.iter().find(|connector| connector.name == self.connector) else {
-            let names: Vec<_> = connectors.iter().map(|connector| connector.name.as_str()).collect();
-            return Err(format!("run `{}` has no connector `{}`; it has: {}", object.name, self.connector, names.join(", ")));
-        };
-        let pipeline = manifests.pipeline(&object.namespace, &connector.pipeline);
-        if pipeline.is_some_and(|pipeline| pipeline.spec.kafka_ref.is_none()) {
-            return Err(format!("pipeline `{}` flows through memory (it has no kafkaRef): use `penstock run`", connector.pipeline));
+        run::has_connector(object, &self.connector)?;
+        let connector = object.spec.connectors.iter().find(|connector| connector.name == self.connector);
+        let pipeline = connector.and_then(|connector| manifests.pipeline(&object.namespace, &connector.pipeline));
+        if let Some(pipeline) = pipeline.filter(|pipeline| pipeline.spec.kafka_ref.is_none()) {
+            return Err(format!("pipeline `{}` flows through memory (it has no kafkaRef): use `penstock run`", pipeline.name));
         }
         Ok(object)
-    }
-
-    fn report(&self, result: &StepSummary) -> anyhow::Result<()> {
-        let text = serde_json::to_string(result).context("failed to write the result")?;
-        if let Some(file) = &self.result_file {
-            // Kubernetes gives a file that is there already and cannot be replaced, only written
-            fs::write(file, &text).with_context(|| format!("failed to write the result to {}", file.display()))?;
-        }
-        writeln!(io::stdout(), "{text}").context("failed to print the result")
     }
 }

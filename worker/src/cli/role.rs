@@ -5,6 +5,7 @@ use super::{
     manifests::{ManifestArgs, print_problems},
     process::{self, ProcessArgs},
     progress::Progress,
+    result::LastWords,
 };
 use crate::{
     context::StepContext,
@@ -67,7 +68,13 @@ impl RoleCommand {
         };
         let runtime = process::runtime()?;
         let figures = Arc::new(RunFigures::new("", 0));
-        let Some(process) = self.process.start(&figures, &runtime)? else { return Ok(Exit::Failed) };
+        let process = match self.process.start(&figures, &runtime, None, LastWords::default())? {
+            Ok(process) => process,
+            Err(message) => {
+                writeln!(io::stderr(), "error: {message}").context("failed to print the error")?;
+                return Ok(Exit::Failed);
+            }
+        };
         process.end_in_time(&runtime);
         process.is_idle.store(true, Ordering::Release);
         let start = |pipeline: &&Object<PipelineSpec>| self.start(role, &manifests, pipeline, &figures, &process, &runtime);

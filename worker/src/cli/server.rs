@@ -1,4 +1,4 @@
-//! The port for machines that watch: `/metrics`, `/healthz`, `/readyz`, `/progress`.
+//! The port for machines that watch: `/metrics`, `/healthz`, `/readyz`, `/progress`; where it is allowed, also `/control`.
 
 use crate::{
     health::Health,
@@ -6,7 +6,7 @@ use crate::{
 };
 use anyhow::Context;
 use axum::{Json, Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
-use serde_json::{Value, json};
+use penstock_crds::report::ProgressReport;
 use std::{net::SocketAddr, sync::Arc};
 use tokio::net::TcpListener;
 
@@ -16,8 +16,8 @@ struct Shared {
     health: Arc<Health>,
 }
 
-/// Serves until the process ends.
-pub(super) async fn start(address: SocketAddr, figures: Arc<RunFigures>, health: Arc<Health>) -> anyhow::Result<()> {
+/// Serves until the process ends; `more` is served as well.
+pub(super) async fn start(address: SocketAddr, figures: Arc<RunFigures>, health: Arc<Health>, more: Router) -> anyhow::Result<()> {
     let listener =
         TcpListener::bind(address).await.with_context(|| format!("failed to listen on {address}; choose another --metrics-addr"))?;
     let router = Router::new()
@@ -25,7 +25,8 @@ pub(super) async fn start(address: SocketAddr, figures: Arc<RunFigures>, health:
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/progress", get(progress))
-        .with_state(Shared { figures, health });
+        .with_state(Shared { figures, health })
+        .merge(more);
     tracing::info!(address = %listener.local_addr().unwrap_or(address), "serving metrics");
     tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, router).await {
@@ -64,13 +65,7 @@ async fn readyz(State(shared): State<Shared>) -> impl IntoResponse {
     }
 }
 
-/// What the run is doing, in the form of the summary.
-async fn progress(State(shared): State<Shared>) -> Json<Value> {
-    let ended = shared.figures.ended();
-    let mut connectors: Vec<Value> = ended.iter().map(|step| json!(step)).collect();
-    for step in shared.figures.begun().iter().skip(ended.len()) {
-        let state = if step.state.is_suspended() { "Suspended" } else { "Running" };
-        connectors.push(json!({"name": step.connector, "state": state, "counts": step.state.counts()}));
-    }
-    Json(json!({"run": shared.figures.run, "connectors": connectors}))
+/// What the run is doing.
+async fn progress(State(shared): State<Shared>) -> Json<ProgressReport> {
+    Json(shared.figures.report())
 }

@@ -1,6 +1,6 @@
 //! SIGINT and SIGTERM: the first drains, the second ends at once; so does the first where there is nothing to finish.
 
-use super::Exit;
+use super::{Exit, result::LastWords};
 use crate::runner::Control;
 use anyhow::Context;
 use std::sync::{
@@ -13,20 +13,21 @@ use tokio::{
 };
 
 /// Listens for signals as long as the process lives. From the return of this function on, none of them kills the process unheard.
-pub(super) fn end_on_signal(control: Control, is_idle: Arc<AtomicBool>, runtime: &Runtime) -> anyhow::Result<()> {
+pub(super) fn end_on_signal(control: Control, is_idle: Arc<AtomicBool>, last_words: LastWords, runtime: &Runtime) -> anyhow::Result<()> {
     let _inside = runtime.enter();
     let listen = |kind| signal(kind).context("failed to listen for signals");
-    runtime.spawn(wait(control, is_idle, listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?));
+    runtime.spawn(wait(control, is_idle, last_words, listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?));
     Ok(())
 }
 
-async fn wait(control: Control, is_idle: Arc<AtomicBool>, mut interrupts: Signal, mut terminations: Signal) {
+async fn wait(control: Control, is_idle: Arc<AtomicBool>, last_words: LastWords, mut interrupts: Signal, mut terminations: Signal) {
     loop {
         let exit = tokio::select! {
             _ = interrupts.recv() => Exit::SecondInterrupt,
             _ = terminations.recv() => Exit::SecondTerminate,
         };
         if control.drain.is_cancelled() {
+            last_words.say();
             std::process::exit(exit.code().into());
         }
         if is_idle.load(Ordering::Acquire) {

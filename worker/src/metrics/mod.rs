@@ -4,7 +4,6 @@ mod prometheus;
 
 pub use self::prometheus::prometheus_text;
 
-use crate::runner::StepSummary;
 use crate::{
     courier::{CourierFigures, Role},
     indexers::IndexerStats,
@@ -12,7 +11,10 @@ use crate::{
     publisher::StepState,
 };
 use parking_lot::Mutex;
-use penstock_crds::stages::Stage;
+use penstock_crds::{
+    report::{ProgressReport, StepReport},
+    stages::Stage,
+};
 use std::sync::Arc;
 
 /// Figures of a run: its steps up to now.
@@ -29,7 +31,7 @@ pub struct RunFigures {
 struct RunState {
     begun: Vec<Arc<StepFigures>>,
     couriers: Vec<Arc<CourierFigures>>,
-    ended: Vec<StepSummary>,
+    ended: Vec<StepReport>,
 }
 
 impl RunFigures {
@@ -60,8 +62,8 @@ impl RunFigures {
     }
 
     /// The running step has ended.
-    pub fn end(&self, summary: StepSummary) {
-        self.state.lock().ended.push(summary);
+    pub fn end(&self, report: StepReport) {
+        self.state.lock().ended.push(report);
     }
 
     /// The steps that have begun, in order.
@@ -70,8 +72,15 @@ impl RunFigures {
     }
 
     /// The steps that have ended, in order.
-    pub fn ended(&self) -> Vec<StepSummary> {
+    pub fn ended(&self) -> Vec<StepReport> {
         self.state.lock().ended.clone()
+    }
+
+    /// What the run is doing.
+    pub fn report(&self) -> ProgressReport {
+        let state = self.state.lock();
+        let at_work = state.begun.iter().skip(state.ended.len()).map(|step| step.state.report(&step.connector));
+        ProgressReport { run: self.run.clone(), connectors: state.ended.iter().cloned().chain(at_work).collect() }
     }
 }
 

@@ -35,6 +35,8 @@ pub struct Facts {
     pub is_complete: bool,
     /// The epoch of another publisher that has claimed the log.
     pub superseded_by: Option<u64>,
+    /// The step was cancelled, or has failed: it will not be complete, whatever becomes of what was accepted.
+    pub is_given_up: bool,
     /// The time that a stopped step has for what was accepted is over.
     pub grace_is_over: bool,
     /// How the `post` actions went, once they were run.
@@ -105,12 +107,13 @@ pub fn next(facts: &Facts) -> Next {
     let pending = facts.counts.pending;
     match facts.source {
         Source::Failed => Next::End(End::SourceFailed),
-        Source::Stopped if pending == 0 || facts.grace_is_over => Next::End(End::Stopped { pending }),
-        Source::Stopped => Next::Drain,
         // it may wait for brokers that are gone, and never return
-        Source::Reading if facts.grace_is_over => Next::End(End::Stopped { pending }),
+        _ if facts.grace_is_over => Next::End(End::Stopped { pending }),
         Source::Reading => Next::Publish,
-        Source::Exhausted if facts.grace_is_over => Next::End(End::Stopped { pending }),
+        Source::Stopped if pending == 0 => Next::End(End::Stopped { pending }),
+        Source::Stopped => Next::Drain,
+        Source::Exhausted if facts.is_given_up && pending == 0 => Next::End(End::Stopped { pending }),
+        Source::Exhausted if facts.is_given_up => Next::Drain,
         Source::Exhausted if !facts.end_is_safe => Next::Publish,
         Source::Exhausted if !facts.barrier_passed => Next::PassBarrier,
         Source::Exhausted if pending > 0 => Next::End(End::Unaccounted(pending)),
@@ -202,18 +205,40 @@ mod tests {
         assert_eq!(next(&facts), Next::End(End::Stopped { pending: 0 }));
     }
 
+    #[test]
+    fn a_step_that_was_given_up_finishes_what_was_accepted_and_is_never_complete() {
+        let given_up = Facts { is_given_up: true, ..settled() };
+        assert_eq!(next(&given_up), Next::End(End::Stopped { pending: 0 }));
+        let mut facts = Facts { counts: pending(4), end_is_safe: false, barrier_passed: false, ..given_up };
+        assert_eq!(next(&facts), Next::Drain, "neither checkpoint nor barrier is waited for");
+        facts.source = Source::Reading;
+        assert_eq!(next(&facts), Next::Publish, "the connector is told to stop");
+        facts.grace_is_over = true;
+        assert_eq!(next(&facts), Next::End(End::Stopped { pending: 4 }), "also if the connector does not return");
+    }
+
+    #[test]
+    fn a_step_that_is_complete_stays_so_when_it_is_given_up() {
+        let facts = Facts { is_complete: true, is_given_up: true, grace_is_over: true, ..settled() };
+        assert_eq!(next(&facts), Next::RunPost);
+        assert_eq!(next(&Facts { post: Some(Post::Succeeded), ..facts }), Next::End(End::Complete));
+    }
+
     proptest! {
         #[test]
         fn whatever_is_known_only_a_true_complete_counts_as_success(
             source in prop_oneof![Just(Source::Reading), Just(Source::Exhausted), Just(Source::Stopped), Just(Source::Failed)],
-            flags in any::<[bool; 4]>(), open in 0..2_u64, superseded in any::<bool>(), post in any::<Option<bool>>(),
+            flags in any::<[bool; 5]>(), open in 0..2_u64, superseded in any::<bool>(), post in any::<Option<bool>>(),
         ) {
-            let [end_is_safe, barrier_passed, is_complete, grace_is_over] = flags;
+            let [end_is_safe, barrier_passed, is_complete, is_given_up, grace_is_over] = flags;
             let post = post.map(|succeeded| if succeeded { Post::Succeeded } else { Post::Failed });
             let superseded_by = superseded.then_some(3);
-            let facts = Facts { source, end_is_safe, counts: pending(open), barrier_passed, is_complete, superseded_by, grace_is_over, post };
+            let counts = pending(open);
+            let facts = Facts { source, end_is_safe, counts, barrier_passed, is_complete, superseded_by, is_given_up, grace_is_over, post };
             match next(&facts) {
-                Next::WriteComplete => prop_assert!(source == Source::Exhausted && end_is_safe && barrier_passed && open == 0 && !superseded),
+                Next::WriteComplete => {
+                    prop_assert!(source == Source::Exhausted && end_is_safe && barrier_passed && open == 0 && !superseded && !is_given_up)
+                }
                 Next::RunPost => prop_assert!(is_complete && !superseded && post.is_none()),
                 Next::End(End::Complete) => prop_assert!(is_complete && !superseded && post == Some(Post::Succeeded)),
                 Next::End(End::Unaccounted(number)) => prop_assert!(barrier_passed && number == open && open > 0),

@@ -9,6 +9,7 @@ mod handle;
 mod handle_tests;
 pub mod ledger;
 pub mod log;
+mod progress;
 pub mod recovery;
 #[cfg(test)]
 mod simulation;

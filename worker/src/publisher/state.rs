@@ -1,17 +1,23 @@
 //! What the threads of a step share: how much is published and closed, and whether publishing may go on.
 
+use super::progress::Progress;
+use crate::wording::counted;
 use parking_lot::{Condvar, Mutex};
-use penstock_crds::ingest_run::Counts;
+use penstock_crds::{
+    conditions::ConnectorState,
+    ingest_run::{Counts, FailureSample},
+    report::StepReport,
+};
 use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Shared by the connector's thread, the accounting, the progress display and whoever pauses or ends the step.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct StepState {
     /// The highest number that was given out. Written before the document is sent, so that no event can be ahead of it.
     published: AtomicU64,
@@ -20,6 +26,7 @@ pub struct StepState {
     /// Source documents that are accounted for.
     closed: AtomicU64,
     counts: Mutex<Counts>,
+    progress: Mutex<Progress>,
     suspended: AtomicBool,
     /// No more documents are taken from the connector; what was taken is processed.
     stopping: AtomicBool,
@@ -32,7 +39,28 @@ pub struct StepState {
 impl StepState {
     /// A step at its beginning.
     pub fn new() -> Arc<Self> {
-        Arc::default()
+        Arc::new(Self {
+            published: AtomicU64::default(),
+            received: AtomicU64::default(),
+            closed: AtomicU64::default(),
+            counts: Mutex::default(),
+            progress: Mutex::new(Progress::new(Instant::now())),
+            suspended: AtomicBool::default(),
+            stopping: AtomicBool::default(),
+            source: Mutex::default(),
+            changed: Condvar::default(),
+            waiting: Mutex::default(),
+        })
+    }
+
+    /// The step goes on to a state.
+    pub(crate) fn enter(&self, state: ConnectorState) {
+        self.progress.lock().enter(state, Instant::now());
+    }
+
+    /// Some of the failed documents.
+    pub(crate) fn set_failures(&self, failures: Vec<FailureSample>) {
+        self.progress.lock().failures = failures;
     }
 
     /// A number was given out.
@@ -60,6 +88,40 @@ impl StepState {
         *self.counts.lock() = counts;
         self.closed.store(counts.published - counts.pending, Ordering::Release);
         self.wake();
+    }
+
+    /// Looks now and then at how the step gets on. `lowest_pending` is asked only then.
+    pub(crate) fn look(&self, counts: &Counts, lowest_pending: impl FnOnce() -> Option<u64>) {
+        self.progress.lock().look(Instant::now(), counts.published, counts.published - counts.pending, lowest_pending);
+    }
+
+    /// What is known of the step while it works. `name` is that of its connector.
+    pub fn report(&self, name: &str) -> StepReport {
+        let (now, counts, progress) = (Instant::now(), self.counts(), self.progress.lock());
+        let whole_seconds = |age: Duration| i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
+        StepReport {
+            state: progress.state,
+            suspended: self.is_suspended(),
+            counts,
+            received: self.received(),
+            docs_per_second: progress.per_second().map(|rate| rate.round() as i64),
+            oldest_pending_seconds: progress.oldest_pending(now).map(whole_seconds),
+            published_seconds: progress.published_after.map(|after| after.as_secs_f64()),
+            message: self.waits_for(progress.state, counts.pending),
+            failures: progress.failures.clone(),
+            seconds: progress.age(now).as_secs_f64(),
+            ..StepReport::new(name)
+        }
+    }
+
+    fn waits_for(&self, state: ConnectorState, pending: u64) -> Option<String> {
+        let documents = || format!("waiting for {}", counted(pending, "document"));
+        match state {
+            ConnectorState::Publishing if self.is_stopping() => Some(format!("publishing has been ended, {}", documents())),
+            ConnectorState::Publishing if self.is_suspended() => Some("publishing is paused".into()),
+            ConnectorState::Draining => Some(documents()),
+            _ => None,
+        }
     }
 
     /// The counts, with everything that is published by now.

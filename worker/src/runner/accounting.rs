@@ -1,6 +1,6 @@
 //! Enters events into the ledger of a step and keeps what is shown of it up to date.
 
-use super::summary::{FailureSample, Samples};
+use super::summary::Samples;
 use crate::{
     event::{Detail, EventBatch},
     publisher::{
@@ -65,6 +65,10 @@ impl Accounting {
         self.ledger.published_to(self.state.published());
         let counts = self.ledger.counts();
         self.state.set_counts(counts);
+        self.state.look(&counts, || self.ledger.lowest_pending());
+        if let Some(samples) = self.samples.take_new() {
+            self.state.set_failures(samples);
+        }
         counts
     }
 
@@ -73,10 +77,10 @@ impl Accounting {
         self.ledger.pending(10)
     }
 
-    pub(super) fn into_samples(self) -> Vec<FailureSample> {
+    /// Nothing more comes.
+    pub(super) fn end(self) {
         if self.applied != (Applied { closed: self.applied.closed, ..Applied::default() }) {
             tracing::info!(applied = ?self.applied, "some events came again or too late and were not counted");
         }
-        self.samples.into_vec()
     }
 }

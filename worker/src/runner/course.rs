@@ -14,13 +14,27 @@ use crate::{
     },
     worker_lane::LaneError,
 };
-use penstock_crds::ingest_run::Counts;
+use penstock_crds::{conditions::ConnectorState, ingest_run::Counts};
 use std::time::{Duration, Instant};
 
 /// How often the accounting looks at clocks and requests.
 const TICK: Duration = Duration::from_millis(50);
 /// How long threads may take to end once the step was aborted.
 const ABORT_GRACE: Duration = Duration::from_secs(5);
+
+/// A step that was asked to end, or cancelled: since when, and how long it may take.
+struct Ending {
+    since: Instant,
+    grace: Duration,
+}
+
+impl Ending {
+    /// Whether its time is over. If all that is left is a source that does not answer, such as a pipe into which nobody writes, it
+    /// is over soon.
+    fn is_over(&self, now: Instant, is_idle: bool) -> bool {
+        now >= self.since + if is_idle { self.grace.min(ABORT_GRACE) } else { self.grace }
+    }
+}
 
 /// The course of a step while its threads work.
 pub(super) struct Course<'a> {
@@ -30,15 +44,16 @@ pub(super) struct Course<'a> {
     connector_end: Option<ConnectorEnd>,
     lanes_left: usize,
     deadlines: Deadlines,
-    drain_until: Option<Instant>,
+    drain: Option<Ending>,
+    cancel: Option<Ending>,
     abort_until: Option<Instant>,
 }
 
 impl<'a> Course<'a> {
     pub(super) fn new(step: &'a Step<'a>, threads: Threads) -> Self {
         let (lanes_left, deadlines) = (threads.lanes, Deadlines::new(Instant::now()));
-        let (error, connector_end, drain_until, abort_until) = (None, None, None, None);
-        Self { step, threads, error, connector_end, lanes_left, deadlines, drain_until, abort_until }
+        let (error, connector_end, drain, cancel, abort_until) = (None, None, None, None, None);
+        Self { step, threads, error, connector_end, lanes_left, deadlines, drain, cancel, abort_until }
     }
 
     pub(super) fn run(mut self, accounting: &mut Accounting) -> Flow {
@@ -82,7 +97,7 @@ impl<'a> Course<'a> {
         // the first error is the cause; a closed lane only says that there is another
         match &self.error {
             None | Some(StepError::Lane(LaneError::Closed)) => self.error = Some(error),
-            Some(_) => {}
+            Some(cause) => tracing::warn!(%cause, error = error.chain(), "while the step was ending"),
         }
         self.abort();
     }
@@ -95,6 +110,9 @@ impl<'a> Course<'a> {
     }
 
     fn connector_ended(&mut self, end: ConnectorEnd) {
+        if let ConnectorEnd::Returned(None | Some(PublisherEnd::Limit)) = &end {
+            self.step.state.enter(ConnectorState::Draining);
+        }
         let error = match &end {
             ConnectorEnd::Returned(Some(PublisherEnd::DeadLetter(error))) => {
                 Some(StepError::DeadLetter(std::io::Error::new(error.kind(), error.to_string())))
@@ -127,16 +145,20 @@ impl<'a> Course<'a> {
             self.fail(error);
         }
         let control = &self.step.control;
+        if control.is_cancelled() {
+            // what was accepted is finished, and then it is no success whatever became of it
+            self.error.get_or_insert(StepError::Cancelled);
+            self.step.state.stop_publishing();
+            self.cancel.get_or_insert(Ending { since: now, grace: self.step.limits.cancel_grace });
+        }
         if control.is_ending() {
             self.step.state.stop_publishing();
-            let mut until = *self.drain_until.get_or_insert(now + *control.grace);
-            if counts.pending == 0 && self.connector_end.is_none() {
-                // all that is left is a source that does not answer, such as a pipe into which nobody writes
-                until = until.min(until - *control.grace + ABORT_GRACE);
-            }
-            if (control.abort.is_cancelled() || until <= now) && self.abort_until.is_none() {
-                self.abort();
-            }
+            self.drain.get_or_insert(Ending { since: now, grace: *control.grace });
+        }
+        let is_idle = counts.pending == 0 && self.connector_end.is_none();
+        let is_over = self.drain.iter().chain(&self.cancel).any(|ending| ending.is_over(now, is_idle));
+        if (control.abort.is_cancelled() || is_over) && self.abort_until.is_none() {
+            self.abort();
         }
     }
 

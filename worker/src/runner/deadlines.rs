@@ -74,6 +74,29 @@ mod tests {
     use tracing::Level;
 
     #[test]
+    fn time_in_which_a_step_is_suspended_counts_for_no_deadline_p17() {
+        let stand = Stand::new(r#"{"timeout": "20m", "sequence": {"count": 1}}"#);
+        let mut step = stand.step();
+        step.limits.progress_deadline = Duration::from_secs(600);
+        let begun = Instant::now();
+        let mut deadlines = Deadlines::new(begun);
+        let counts = Counts { published: 5, pending: 5, ..Counts::default() };
+        let mut look = |minute: u64| deadlines.look(&step, begun + Duration::from_secs(minute * 60), &counts);
+        let (ended, log) = logged(Level::INFO, || {
+            look(0).expect("in time");
+            step.state.suspend(true);
+            (1..=600).for_each(|minute| look(minute).expect("in time"));
+            step.state.suspend(false);
+            (601..=609).for_each(|minute| look(minute).expect("in time"));
+            (610..).find_map(|minute| look(minute).err().map(|error| (minute, error)))
+        });
+        assert_eq!(log.matches("no progress").count(), 1, "ten minutes after it went on: {log}");
+        let (minute, error) = ended.expect("an end");
+        assert_eq!(minute, 621, "20 minutes of work and 600 of rest");
+        assert!(matches!(error, StepError::Timeout { pending: 5, .. }), "{error}");
+    }
+
+    #[test]
     fn a_step_without_progress_is_reported_once_and_does_not_fail_x17() {
         let stand = Stand::new(r#"{"sequence": {"count": 1}}"#);
         let mut step = stand.step();

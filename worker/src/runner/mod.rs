@@ -6,6 +6,7 @@ mod course;
 mod deadlines;
 mod kafka;
 mod outcome;
+mod reason;
 mod shared_files;
 mod step;
 mod summary;
@@ -13,12 +14,12 @@ mod summary;
 mod tests;
 mod threads;
 
-pub use control::Control;
+pub use control::{AlreadyCancelled, Control};
 pub use kafka::{KafkaOptions, RoleEnd, RolePlan, RoleThreads, Route};
 pub use outcome::{FailureClass, StepError};
 pub use shared_files::shared_files;
 pub use step::{Limits, Step, StepEnd};
-pub use summary::{FailureSample, RunSummary, State, StepSummary, duration};
+pub use summary::{RunSummary, State, StepSummary, duration};
 
 use crate::{
     context::StepContext,
@@ -35,6 +36,7 @@ use penstock_crds::{
     IngestRunSpec, PipelineSpec,
     connectors::Connector,
     ingest_run::{Counts, FailurePolicy},
+    report::StepReport,
 };
 use std::{collections::HashSet, path::PathBuf, sync::Arc, time::Instant};
 
@@ -60,7 +62,7 @@ pub struct RunOptions {
     pub over_memory: bool,
     /// What is done besides publishing, for pipelines that flow over Kafka.
     pub kafka: KafkaOptions,
-    /// Only this connector, which a process of its own publishes.
+    /// Only this connector; the others are not the business of this process.
     pub only: Option<String>,
     /// For components that wait on the network.
     pub runtime: tokio::runtime::Handle,
@@ -70,6 +72,8 @@ pub struct RunOptions {
 pub struct RunEnd {
     /// What became of it.
     pub summary: RunSummary,
+    /// What became of each connector, with what the summary leaves out.
+    pub reports: Vec<StepReport>,
     /// What kind of failure it was, if it was one.
     pub failure: Option<FailureClass>,
 }
@@ -91,7 +95,7 @@ impl<'a> Run<'a> {
     /// Runs the connectors in order. Blocks; never call it from a task.
     pub fn execute(self, figures: &RunFigures) -> RunEnd {
         let begun = Instant::now();
-        let mut connectors = Vec::new();
+        let mut ends: Vec<StepEnd> = Vec::new();
         let mut failure = None;
         let mut phase = State::Succeeded;
         let only = self.options.only.clone();
@@ -100,42 +104,41 @@ impl<'a> Run<'a> {
             if phase == State::Succeeded && self.options.control.is_ending() {
                 phase = State::Interrupted;
             }
+            // the first one says itself that it was cancelled
+            if phase == State::Succeeded && self.options.control.is_cancelled() && !ends.is_empty() {
+                phase = State::Cancelled;
+            }
             if phase != State::Succeeded {
-                connectors.push(StepSummary::skipped(&connector.name));
+                ends.push(StepEnd::skipped(&connector.name));
                 continue;
             }
-            let mut end = self.execute_step(connector, &totals(&connectors), figures);
-            if end.summary.state == State::Succeeded {
-                self.apply_failure_policy(&mut end, &totals(&connectors));
+            let mut end = self.execute_step(connector, &totals(&ends), figures);
+            if end.state == State::Succeeded {
+                self.apply_failure_policy(&mut end, &totals(&ends));
             }
-            figures.end(end.summary.clone());
-            (phase, failure) = (end.summary.state, end.failure);
-            connectors.push(end.summary);
+            figures.end(end.report.clone());
+            (phase, failure) = (end.state, end.failure);
+            ends.push(end);
         }
-        if phase == State::Succeeded && self.options.kafka.all_roles {
+        // a log is for all connectors of a run
+        if phase == State::Succeeded && self.options.kafka.all_roles && self.options.only.is_none() {
             self.remove_logs();
         }
-        let totals = totals(&connectors);
-        let run = self.object.name.clone();
-        RunEnd { summary: RunSummary { run, phase, seconds: begun.elapsed().as_secs_f64(), totals, connectors }, failure }
+        let (totals, seconds) = (totals(&ends), begun.elapsed().as_secs_f64());
+        let connectors = ends.iter().map(|end| StepSummary::of(&end.report, end.state)).collect();
+        let summary = RunSummary { run: self.object.name.clone(), phase, seconds, totals, connectors };
+        RunEnd { summary, reports: ends.into_iter().map(|end| end.report).collect(), failure }
     }
 
     fn execute_step(&self, connector: &Connector, before: &Counts, figures: &RunFigures) -> StepEnd {
         let Some(pipeline) = self.manifests.pipeline(&self.object.namespace, &connector.pipeline) else {
             // loading has refused manifests with a missing pipeline
-            let mut summary = StepSummary::skipped(&connector.name);
-            summary.state = State::Failed;
-            summary.message = Some(format!("there is no pipeline `{}`", connector.pipeline));
-            return StepEnd { summary, failure: Some(FailureClass::Failed) };
+            return StepEnd::failed(&connector.name, &StepError::NoPipeline { pipeline: connector.pipeline.clone() });
         };
         let mut context = self.context(connector, pipeline);
         let route = match self.route(pipeline, &context) {
             Ok(route) => route,
-            Err(error) => {
-                let mut summary = StepSummary::skipped(&connector.name);
-                (summary.state, summary.message) = (State::Failed, Some(error.chain()));
-                return StepEnd { summary, failure: Some(error.class()) };
-            }
+            Err(error) => return StepEnd::failed(&connector.name, &error),
         };
         context.is_continuous = route.is_some();
         let step_figures = Arc::new(StepFigures {
@@ -162,6 +165,7 @@ impl<'a> Run<'a> {
                 max_failed: self.max_failed().map(|max| max.saturating_sub(before.failed)),
                 documents: self.options.limit,
                 progress_deadline: self.object.spec.progress_deadline.get(),
+                cancel_grace: self.object.spec.cancel_grace_period.get(),
                 exit_on_stuck: self.options.exit_on_stuck,
             },
         };
@@ -169,11 +173,10 @@ impl<'a> Run<'a> {
             None => step.run(),
             Some(route) => step.run_over(route, self.options.kafka),
         };
-        if let Err(error) = self.options.dead_letter.sync() {
-            end.summary.message.get_or_insert(format!("failed to make the dead letter durable: {error}"));
-            if end.summary.state == State::Succeeded {
-                (end.summary.state, end.failure) = (State::Failed, Some(FailureClass::Failed));
-            }
+        if let Err(error) = self.options.dead_letter.sync()
+            && end.state == State::Succeeded
+        {
+            end.fail(&StepError::DeadLetter(error));
         }
         end
     }
@@ -204,12 +207,11 @@ impl<'a> Run<'a> {
     /// A step that succeeded fails if the run has too many failed documents with it.
     fn apply_failure_policy(&self, end: &mut StepEnd, before: &Counts) {
         let mut totals = *before;
-        totals.add(&end.summary.counts);
+        totals.add(&end.report.counts);
         // --max-failed stands for the whole policy
         let policy = self.policy().filter(|_| self.options.max_failed.is_none());
         if let Err(error) = check_failure_policy(policy, &totals) {
-            (end.summary.state, end.summary.message) = (State::Failed, Some(error.to_string()));
-            end.failure = Some(error.class());
+            end.fail(&error);
         }
     }
 
@@ -250,8 +252,8 @@ fn check_failure_policy(policy: Option<&FailurePolicy>, totals: &Counts) -> Resu
     }
 }
 
-fn totals(connectors: &[StepSummary]) -> Counts {
+fn totals(ends: &[StepEnd]) -> Counts {
     let mut totals = Counts::default();
-    connectors.iter().for_each(|step| totals.add(&step.counts));
+    ends.iter().for_each(|end| totals.add(&end.report.counts));
     totals
 }

@@ -1,8 +1,15 @@
 //! Why a step ended, in terms of what a caller does about it.
 
 use crate::{
-    actions::ActionError, connectors::ConnectorError, courier::CourierError, indexers::BackendError, kafka::KafkaError,
-    pipeline::BuildError, publisher::log::LogError, wording::counted, worker_lane::LaneError,
+    actions::ActionError,
+    connectors::ConnectorError,
+    courier::CourierError,
+    indexers::BackendError,
+    kafka::{KafkaError, names::NameError},
+    pipeline::BuildError,
+    publisher::log::LogError,
+    wording::counted,
+    worker_lane::LaneError,
 };
 
 /// A step could not do its work: structural, not a matter of single documents.
@@ -66,6 +73,9 @@ pub enum StepError {
         /// Since when.
         seconds: u64,
     },
+    /// The run was cancelled.
+    #[error("cancelled")]
+    Cancelled,
     /// A client of Kafka failed.
     #[error(transparent)]
     Kafka(#[from] KafkaError),
@@ -75,6 +85,12 @@ pub enum StepError {
     /// The run's log cannot be used.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// The manifests lack the pipeline of a connector.
+    #[error("there is no pipeline `{pipeline}`")]
+    NoPipeline {
+        /// The pipeline.
+        pipeline: String,
+    },
     /// The manifests lack the connection of a pipeline.
     #[error("there is no KafkaConnection `{connection}`, which pipeline `{pipeline}` names in kafkaRef")]
     NoKafkaConnection {
@@ -83,9 +99,17 @@ pub enum StepError {
         /// The connection.
         connection: String,
     },
+    /// The id of the run cannot stand in the name of a topic.
+    #[error(transparent)]
+    RunId(NameError),
     /// Topics are missing, or not as they must be.
-    #[error("{0}")]
-    Topics(String),
+    #[error("{faults}")]
+    Topics {
+        /// All that is wrong with them.
+        faults: String,
+        /// Some are not there at all.
+        are_missing: bool,
+    },
     /// Kafka refused a document or an event of the publisher.
     #[error(
         "Kafka refused a record for topic `{topic}` for good: {reason}; what is acknowledged stays, start the run again with the same id"

@@ -6,7 +6,7 @@ use super::{
     course::Course,
     kafka::{self, KafkaOptions, Route},
     outcome::{FailureClass, StepError},
-    summary::{State, StepSummary},
+    summary::State,
     threads::Threads,
 };
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
     publisher::{PublisherSettings, StepState},
     wording::counted,
 };
-use penstock_crds::{PipelineSpec, connectors::Connector};
+use penstock_crds::{PipelineSpec, conditions::ConnectorState, connectors::Connector, report::StepReport};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -63,16 +63,46 @@ pub struct Limits {
     pub documents: Option<u64>,
     /// A step without progress for so long is reported.
     pub progress_deadline: Duration,
+    /// How long a cancelled step waits for what was published.
+    pub cancel_grace: Duration,
     /// End the step if a stage does not return.
     pub exit_on_stuck: bool,
 }
 
 /// How a step ended.
 pub struct StepEnd {
-    /// For the summary.
-    pub summary: StepSummary,
+    /// What there is to tell of it.
+    pub report: StepReport,
+    /// How it ended.
+    pub state: State,
     /// What kind of failure it was, if it was one.
     pub failure: Option<FailureClass>,
+}
+
+impl StepEnd {
+    /// A step whose turn did not come.
+    pub(super) fn skipped(connector: &str) -> Self {
+        let report = StepReport { state: ConnectorState::Skipped, ..StepReport::new(connector) };
+        Self { report, state: State::Skipped, failure: None }
+    }
+
+    /// A step that failed before it began.
+    pub(super) fn failed(connector: &str, error: &StepError) -> Self {
+        let mut end = Self::skipped(connector);
+        end.fail(error);
+        end
+    }
+
+    /// It failed, or was cancelled, after all.
+    pub(super) fn fail(&mut self, error: &StepError) {
+        let is_cancelled = matches!(error, StepError::Cancelled);
+        (self.state, self.report.state) = match is_cancelled {
+            true => (State::Cancelled, ConnectorState::Cancelled),
+            false => (State::Failed, ConnectorState::Failed),
+        };
+        (self.report.reason, self.report.message) = (error.reason(), Some(error.chain()));
+        self.failure = Some(error.class());
+    }
 }
 
 /// What has been built before anything runs.
@@ -115,22 +145,32 @@ impl Step<'_> {
         let span =
             tracing::info_span!("step", run_id = self.context.run_id, connector = self.connector.name, pipeline = self.connector.pipeline);
         let _inside = span.enter();
+        self.control.govern(&self.state);
         let mut accounting = Accounting::new(1, Arc::clone(&self.state));
         let flow = flow(&self, &mut accounting);
         let counts = accounting.show();
-        let (state, message, failure) = match flow {
-            Flow::Complete => (State::Succeeded, None, None),
-            Flow::Interrupted => (State::Interrupted, Some(self.remaining()), None),
-            Flow::Failed(error) => {
-                let message = error.chain();
-                tracing::error!(connector = self.connector.name, error = message, "the step failed");
-                (State::Failed, Some(message), Some(error.class()))
-            }
-        };
-        let failures = accounting.into_samples();
+        accounting.end();
         self.log_stages();
-        let (name, received, seconds) = (self.connector.name.clone(), self.state.received(), begun.elapsed().as_secs_f64());
-        StepEnd { summary: StepSummary { name, state, counts, received, message, failures, seconds }, failure }
+        let seconds = begun.elapsed().as_secs_f64();
+        // where it stands is what an interrupted step has to say
+        let known = self.state.report(&self.connector.name);
+        let report =
+            StepReport { counts, seconds, suspended: false, docs_per_second: None, oldest_pending_seconds: None, message: None, ..known };
+        let mut end = StepEnd { report, state: State::Succeeded, failure: None };
+        match flow {
+            Flow::Complete => end.report.state = ConnectorState::Succeeded,
+            Flow::Interrupted => (end.state, end.report.message) = (State::Interrupted, Some(self.remaining())),
+            Flow::Failed(StepError::Cancelled) => {
+                end.fail(&StepError::Cancelled);
+                end.report.message = Some(format!("cancelled {}", self.so_far()));
+                tracing::warn!(connector = self.connector.name, pending = counts.pending, "the step was cancelled");
+            }
+            Flow::Failed(error) => {
+                end.fail(&error);
+                tracing::error!(connector = self.connector.name, error = error.chain(), "the step failed");
+            }
+        }
+        end
     }
 
     /// Builds everything, so that what cannot be built stops the step before a document is read.
@@ -144,19 +184,14 @@ impl Step<'_> {
     fn run_built(&self, built: Built, accounting: &mut Accounting) -> Flow {
         let runtime = &self.context.runtime;
         let Built { plan, backend, connector } = built;
-        let prepared = runtime.block_on(async {
-            tokio::select! {
-                prepared = self.prepare(&*backend) => prepared.map_or_else(Flow::Failed, |()| Flow::Complete),
-                // nothing is in flight yet
-                () = self.control.drain.cancelled() => Flow::Interrupted,
-            }
-        });
+        let prepared = self.before_the_first(self.prepare(&*backend));
         let flow = match prepared {
             Flow::Complete => self.flow(&plan, &backend, connector, accounting),
             other => other,
         };
         match flow {
-            Flow::Complete => runtime.block_on(async {
+            Flow::Complete if !self.control.is_cancelled() => runtime.block_on(async {
+                self.state.enter(ConnectorState::Finishing);
                 tokio::select! {
                     completed = self.complete(&*backend) => completed.map_or_else(Flow::Failed, |()| Flow::Complete),
                     () = self.control.grace_is_over() => Flow::Interrupted,
@@ -164,9 +199,22 @@ impl Step<'_> {
             }),
             other => {
                 runtime.block_on(backend.abandon());
-                other
+                // cancelled between the last document and the last actions
+                if matches!(other, Flow::Complete) { Flow::Failed(StepError::Cancelled) } else { other }
             }
         }
+    }
+
+    /// Work before the first document. It is given up as soon as the run is to end: nothing is in flight yet.
+    pub(super) fn before_the_first(&self, work: impl Future<Output = Result<(), StepError>>) -> Flow {
+        self.context.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                () = self.control.cancelled() => Flow::Failed(StepError::Cancelled),
+                () = self.control.drain.cancelled() => Flow::Interrupted,
+                done = work => done.map_or_else(Flow::Failed, |()| Flow::Complete),
+            }
+        })
     }
 
     /// The first actions, then the look at the backend: they may have made what it needs.
@@ -205,6 +253,7 @@ impl Step<'_> {
         let settings = self.publisher_settings(1);
         match Threads::start(self, plan, backend, connector, settings) {
             Ok(threads) => {
+                self.state.enter(ConnectorState::Publishing);
                 let flow = Course::new(self, threads).run(accounting);
                 self.health.unwatch();
                 flow
@@ -232,6 +281,15 @@ impl Step<'_> {
 
     /// What is left to do, in words.
     fn remaining(&self) -> String {
+        let again = match self.context.is_continuous {
+            true => format!("run it again with --run-id {} to go on", self.context.run_id),
+            false => "run it again to start the step over".to_owned(),
+        };
+        format!("interrupted {}; {again}", self.so_far())
+    }
+
+    /// How far the step is, in words.
+    fn so_far(&self) -> String {
         let counts = self.state.counts();
         let read = match self.state.source() {
             (done, Some(total)) if total > 0 => format!(", the source was read to {} %", done.min(total) * 100 / total),
@@ -241,11 +299,6 @@ impl Step<'_> {
             0 => "everything is accounted for".to_owned(),
             pending => format!("with {} pending", counted(pending, "document")),
         };
-        let again = match self.context.is_continuous {
-            true => format!("run it again with --run-id {} to go on", self.context.run_id),
-            false => "run it again to start the step over".to_owned(),
-        };
-        let published = counted(counts.published, "document");
-        format!("interrupted after {published}, {pending}{read}; {again}")
+        format!("after {}, {pending}{read}", counted(counts.published, "document"))
     }
 }

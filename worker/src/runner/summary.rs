@@ -1,7 +1,10 @@
 //! What became of a run: as text for people, as JSON for programs.
 
 use crate::{event::Detail, wording::counted};
-use penstock_crds::ingest_run::Counts;
+use penstock_crds::{
+    ingest_run::{Counts, FailureSample},
+    report::StepReport,
+};
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -14,8 +17,10 @@ pub enum State {
     Failed,
     /// It was asked to stop; work remains.
     Interrupted,
-    /// It was not started, because a step before it did not succeed.
+    /// It was not started, because a step before it did not succeed, or because the run was cancelled.
     Skipped,
+    /// It was cancelled.
+    Cancelled,
 }
 
 /// A run that has ended.
@@ -33,7 +38,7 @@ pub struct RunSummary {
     pub connectors: Vec<StepSummary>,
 }
 
-/// A step that has ended. The same form is the result of a publisher of its own.
+/// A step that has ended.
 #[derive(Clone, Debug, Serialize)]
 pub struct StepSummary {
     /// Name of the connector.
@@ -55,64 +60,38 @@ pub struct StepSummary {
     pub seconds: f64,
 }
 
-/// One failed document.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct FailureSample {
-    /// The id; empty if the record could not be read.
-    pub id: String,
-    /// The stage, `indexer`, or empty if the record could not be read.
-    pub stage: String,
-    /// Why.
-    pub reason: String,
-    #[serde(skip)]
-    seq: u64,
-}
-
 /// Samples of failures that are kept for each step.
 const SAMPLES: usize = 10;
-/// Characters of a sample's reason.
-const REASON_CHARS: usize = 256;
 
 /// Collects the failures with the lowest numbers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Samples(Vec<FailureSample>);
+pub(super) struct Samples {
+    first: Vec<(u64, FailureSample)>,
+    has_new: bool,
+}
 
 impl Samples {
     pub(super) fn add(&mut self, detail: &Detail) {
-        if self.0.len() == SAMPLES && self.0.last().is_some_and(|last| last.seq <= detail.seq) {
+        if self.first.len() == SAMPLES && self.first.last().is_some_and(|(last, _)| *last <= detail.seq) {
             return;
         }
-        let reason = shorten(&detail.reason, REASON_CHARS);
-        let sample = FailureSample { id: detail.id.clone(), stage: detail.stage.clone(), reason, seq: detail.seq };
-        let at = self.0.partition_point(|present| present.seq <= sample.seq);
-        self.0.insert(at, sample);
-        self.0.truncate(SAMPLES);
+        let at = self.first.partition_point(|(present, _)| *present <= detail.seq);
+        self.first.insert(at, (detail.seq, FailureSample::of(&detail.id, &detail.stage, &detail.reason)));
+        self.first.truncate(SAMPLES);
+        self.has_new = true;
     }
 
-    pub(super) fn into_vec(self) -> Vec<FailureSample> {
-        self.0
-    }
-}
-
-fn shorten(text: &str, chars: usize) -> String {
-    match text.char_indices().nth(chars) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
+    /// The samples, if there are others than those that were taken last.
+    pub(super) fn take_new(&mut self) -> Option<Vec<FailureSample>> {
+        std::mem::take(&mut self.has_new).then(|| self.first.iter().map(|(_, sample)| sample.clone()).collect())
     }
 }
 
 impl StepSummary {
-    /// A step that was not started.
-    pub fn skipped(name: &str) -> Self {
-        Self {
-            name: name.into(),
-            state: State::Skipped,
-            counts: Counts::default(),
-            received: None,
-            message: None,
-            failures: Vec::new(),
-            seconds: 0.0,
-        }
+    /// The summary of a step that has ended that way.
+    pub fn of(report: &StepReport, state: State) -> Self {
+        let StepReport { name, counts, received, message, failures, seconds, .. } = report.clone();
+        Self { name, state, counts, received, message, failures, seconds }
     }
 }
 
@@ -132,7 +111,7 @@ impl RunSummary {
                 let _ = writeln!(text, "  {}: {message}", step.name);
             }
             for failure in &step.failures {
-                let _ = writeln!(text, "  {}: {}", step.name, failure.line());
+                let _ = writeln!(text, "  {}: {}", step.name, line(failure));
             }
             let more = step.counts.failed.saturating_sub(step.failures.len() as u64);
             if more > 0 {
@@ -188,14 +167,12 @@ impl RunSummary {
     }
 }
 
-impl FailureSample {
-    fn line(&self) -> String {
-        let first = self.reason.lines().next().unwrap_or_default();
-        match (self.id.as_str(), self.stage.as_str()) {
-            ("", _) => first.to_owned(),
-            (id, "") => format!("document `{id}`: {first}"),
-            (id, stage) => format!("document `{id}` failed in {stage}: {first}"),
-        }
+fn line(sample: &FailureSample) -> String {
+    let first = sample.reason.lines().next().unwrap_or_default();
+    match (sample.id.as_str(), sample.stage.as_str()) {
+        ("", _) => first.to_owned(),
+        (id, "") => format!("document `{id}`: {first}"),
+        (id, stage) => format!("document `{id}` failed in {stage}: {first}"),
     }
 }
 
@@ -213,7 +190,7 @@ mod tests {
     use super::*;
 
     fn summary(counts: Counts) -> RunSummary {
-        let failures = vec![FailureSample { id: "p-11".into(), stage: "price".into(), reason: "no number\nat line 1".into(), seq: 11 }];
+        let failures = vec![FailureSample::of("p-11", "price", "no number\nat line 1")];
         let step =
             StepSummary { name: "products".into(), state: State::Succeeded, counts, received: None, message: None, failures, seconds: 0.4 };
         RunSummary { run: "r".into(), phase: State::Succeeded, seconds: 0.4, totals: counts, connectors: vec![step] }
@@ -274,11 +251,12 @@ mod tests {
     #[test]
     fn samples_are_the_first_failures_in_order() {
         let mut samples = Samples::default();
-        for seq in (1..=30).rev() {
-            samples.add(&Detail { seq, id: seq.to_string(), stage: String::new(), reason: "x".repeat(1000) });
-        }
-        let kept = samples.into_vec();
-        assert_eq!(kept.iter().map(|sample| sample.seq).collect::<Vec<_>>(), (1..=10).collect::<Vec<_>>());
-        assert!(kept.iter().all(|sample| sample.reason.chars().count() == 257));
+        let detail = |seq: u64| Detail { seq, id: seq.to_string(), stage: String::new(), reason: "x".repeat(1000) };
+        (1..=30).rev().for_each(|seq| samples.add(&detail(seq)));
+        let kept = samples.take_new().expect("new ones");
+        assert_eq!(kept.iter().map(|sample| sample.id.as_str()).collect::<Vec<_>>(), ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10"]);
+        assert!(kept.iter().all(|sample| sample.reason.len() == 256 && sample.reason.ends_with('…')));
+        samples.add(&detail(31));
+        assert_eq!(samples.take_new(), None, "they are the same");
     }
 }

@@ -12,6 +12,7 @@ use crate::{
     stages::testing::context_in,
 };
 use async_trait::async_trait;
+use penstock_crds::conditions::{ConnectorState, Reason};
 use std::{
     io,
     path::Path,
@@ -81,6 +82,7 @@ impl Stand {
                 max_failed: self.max_failed,
                 documents: None,
                 progress_deadline: Duration::from_secs(600),
+                cancel_grace: Duration::from_secs(300),
                 exit_on_stuck: false,
             },
         }
@@ -196,9 +198,9 @@ fn a_panic_of_the_connector_fails_the_step_and_what_it_gave_is_processed_s4_x7_p
     });
     let was_closed = Arc::clone(&connector.was_closed);
     let end = stand.run(connector, Faulty::No);
-    assert_eq!((end.summary.state, end.failure), (State::Failed, Some(FailureClass::Internal)));
-    assert_eq!(end.summary.counts, Counts { published: 3, finished: 3, ..Counts::default() });
-    let message = end.summary.message.expect("message");
+    assert_eq!((end.state, end.failure), (State::Failed, Some(FailureClass::Internal)));
+    assert_eq!(end.report.counts, Counts { published: 3, finished: 3, ..Counts::default() });
+    let message = end.report.message.expect("message");
     assert!(message.starts_with("the connector panicked: out of luck"), "{message}");
     assert!(was_closed.load(SeqCst), "it is closed all the same");
 }
@@ -207,17 +209,17 @@ fn a_panic_of_the_connector_fails_the_step_and_what_it_gave_is_processed_s4_x7_p
 fn a_panic_in_a_lane_ends_the_run_instead_of_hanging_s9() {
     let stand = Stand::new(SEQUENCE);
     let end = stand.run(giving(1), Faulty::Panics);
-    assert_eq!((end.summary.state, end.failure), (State::Failed, Some(FailureClass::Internal)));
-    assert_eq!(end.summary.counts, Counts { published: 1, pending: 1, ..Counts::default() });
-    assert!(end.summary.message.expect("message").starts_with("a worker panicked: cannot encode 0"));
+    assert_eq!((end.state, end.failure), (State::Failed, Some(FailureClass::Internal)));
+    assert_eq!(end.report.counts, Counts { published: 1, pending: 1, ..Counts::default() });
+    assert!(end.report.message.expect("message").starts_with("a worker panicked: cannot encode 0"));
 }
 
 #[test]
 fn a_connector_that_cannot_be_closed_leaves_its_step_successful_s26() {
     let stand = Stand::new(SEQUENCE);
     let end = stand.run(Scripted { closes: false, ..giving(3) }, Faulty::No);
-    assert_eq!((end.summary.state, end.failure, end.summary.message), (State::Succeeded, None, None));
-    assert_eq!(end.summary.counts, Counts { published: 3, finished: 3, ..Counts::default() });
+    assert_eq!((end.state, end.failure, end.report.message), (State::Succeeded, None, None));
+    assert_eq!(end.report.counts, Counts { published: 3, finished: 3, ..Counts::default() });
 }
 
 #[test]
@@ -231,9 +233,9 @@ fn a_timeout_stops_the_connector_and_tells_what_is_pending_p14_s28() {
     });
     let was_closed = Arc::clone(&connector.was_closed);
     let end = stand.run(connector, Faulty::Silent);
-    assert_eq!((end.summary.state, end.failure), (State::Failed, Some(FailureClass::Failed)));
-    assert_eq!(end.summary.counts, Counts { published: 5, pending: 5, ..Counts::default() });
-    assert_eq!(end.summary.message.as_deref(), Some("not done within its timeout of 100ms, with 5 documents pending"));
+    assert_eq!((end.state, end.failure), (State::Failed, Some(FailureClass::Failed)));
+    assert_eq!(end.report.counts, Counts { published: 5, pending: 5, ..Counts::default() });
+    assert_eq!(end.report.message.as_deref(), Some("not done within its timeout of 100ms, with 5 documents pending"));
     assert!(was_stopped.load(SeqCst) && was_closed.load(SeqCst), "the connector's thread has ended");
 }
 
@@ -245,10 +247,10 @@ fn a_step_with_too_many_failures_stops_reading_and_finishes_what_it_took() {
         Ok(())
     };
     let end = stand.run(Scripted::new(endless), Faulty::No);
-    assert_eq!((end.summary.state, end.failure), (State::Failed, Some(FailureClass::Failed)));
-    let counts = end.summary.counts;
+    assert_eq!((end.state, end.failure), (State::Failed, Some(FailureClass::Failed)));
+    let counts = end.report.counts;
     assert!(counts.failed >= 2 && counts.pending == 0 && counts.published == counts.finished + counts.failed, "{counts:?}");
-    assert_eq!(end.summary.message.as_deref(), Some("2 documents failed, more than the 1 that are allowed"));
+    assert_eq!(end.report.message.as_deref(), Some("2 documents failed, more than the 1 that are allowed"));
 }
 
 #[test]
@@ -260,8 +262,8 @@ fn a_step_that_has_failed_must_still_end_in_time_s28() {
         Ok(())
     });
     let end = stand.run(connector, Faulty::Silent);
-    assert_eq!(end.summary.counts, Counts { published: 2, failed: 1, pending: 1, ..Counts::default() });
-    assert_eq!(end.summary.message.as_deref(), Some("1 document failed, more than the 0 that are allowed"), "the first error is the cause");
+    assert_eq!(end.report.counts, Counts { published: 2, failed: 1, pending: 1, ..Counts::default() });
+    assert_eq!(end.report.message.as_deref(), Some("1 document failed, more than the 0 that are allowed"), "the first error is the cause");
 }
 
 #[test]
@@ -274,9 +276,9 @@ fn an_unreadable_record_that_cannot_be_kept_fails_the_step_s39() {
         Ok(())
     });
     let end = stand.run(connector, Faulty::No);
-    assert_eq!((end.summary.state, end.failure), (State::Failed, Some(FailureClass::Failed)));
-    assert_eq!(end.summary.counts, Counts { published: 3, finished: 2, pending: 1, ..Counts::default() }, "not reported as failed");
-    let message = end.summary.message.expect("message");
+    assert_eq!((end.state, end.failure), (State::Failed, Some(FailureClass::Failed)));
+    assert_eq!(end.report.counts, Counts { published: 3, finished: 2, pending: 1, ..Counts::default() }, "not reported as failed");
+    let message = end.report.message.expect("message");
     assert!(message.contains("--dead-letter") && message.ends_with("disk full"), "{message}");
 }
 
@@ -330,6 +332,7 @@ fn a_step_that_the_policy_fails_is_never_shown_as_succeeded() {
     let end = Run::new(&manifests, &manifests.runs[0], options).execute(&figures);
     let states: Vec<_> = end.summary.connectors.iter().map(|step| step.state).collect();
     assert_eq!((end.summary.phase, states), (State::Failed, vec![State::Failed, State::Skipped]));
-    let shown: Vec<_> = figures.ended().into_iter().map(|step| (step.state, step.message)).collect();
-    assert_eq!(shown, [(State::Failed, Some("1 document failed, more than the 10 % of 4 that are allowed".into()))]);
+    let shown: Vec<_> = figures.ended().into_iter().map(|step| (step.state, step.reason, step.message)).collect();
+    let (state, reason) = (ConnectorState::Failed, Some(Reason::TooManyFailures));
+    assert_eq!(shown, [(state, reason, Some("1 document failed, more than the 10 % of 4 that are allowed".into()))]);
 }

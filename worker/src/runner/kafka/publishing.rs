@@ -31,7 +31,7 @@ use crate::{
 };
 use crossbeam_channel::Receiver;
 use parking_lot::Mutex;
-use penstock_crds::ingest_run::Counts;
+use penstock_crds::{conditions::ConnectorState, ingest_run::Counts};
 use rdkafka::types::RDKafkaErrorCode;
 use std::{
     collections::BTreeMap,
@@ -110,12 +110,17 @@ struct Publishing<'a, 'b> {
     /// Why the step will have failed, once what was accepted is accounted for.
     error: Option<StepError>,
     drain_until: Option<Instant>,
+    cancel_until: Option<Instant>,
 }
 
 /// Publishes a step and follows it to its end.
 pub(in crate::runner) fn publish(step: &Step<'_>, route: &Route, options: KafkaOptions, accounting: &mut Accounting) -> Flow {
     let begun = prepare(step, route, options).and_then(|()| Publishing::begin(step, route, options, accounting));
-    begun.map_or_else(Flow::Failed, Publishing::run)
+    match begun {
+        Ok(Some(publishing)) => publishing.run(),
+        Ok(None) => Flow::Interrupted,
+        Err(error) => Flow::Failed(error),
+    }
 }
 
 /// The brokers answer, and the topics are there.
@@ -156,8 +161,13 @@ fn start_roles(step: &Step<'_>, route: &Route) -> Result<Roles, StepError> {
 }
 
 impl<'a, 'b> Publishing<'a, 'b> {
-    /// Claims the log, then reads it, then starts the connector where the checkpoint says.
-    fn begin(step: &'a Step<'a>, route: &'a Route, options: KafkaOptions, accounting: &'b mut Accounting) -> Result<Self, StepError> {
+    /// Claims the log, then reads it, then starts the connector where the checkpoint says. Nothing, if the run is to end before that.
+    fn begin(
+        step: &'a Step<'a>,
+        route: &'a Route,
+        options: KafkaOptions,
+        accounting: &'b mut Accounting,
+    ) -> Result<Option<Self>, StepError> {
         let connector = connectors::build(step.connector, &step.context).map_err(StepError::Connector)?;
         let log_topic = route.log(&step.context.run_id)?;
         let log = TopicLog::open(&route.connection, &log_topic, PATIENCE)?;
@@ -169,8 +179,13 @@ impl<'a, 'b> Publishing<'a, 'b> {
         tracing::info!(epoch, after, ended, complete = complete.is_some(), log = log_topic, "the run's log is claimed");
         step.state.set_published(after);
         accounting.resume(ledger);
-        if after == 0 && !ended && complete.is_none() {
-            step.context.runtime.block_on(actions::run(&step.connector.pre, &step.context, When::Pre))?;
+        let is_over = ended || complete.is_some();
+        if after == 0 && !is_over {
+            match step.before_the_first(async { Ok(actions::run(&step.connector.pre, &step.context, When::Pre).await?) }) {
+                Flow::Complete => {}
+                Flow::Interrupted => return Ok(None),
+                Flow::Failed(error) => return Err(error),
+            }
         }
         let roles = if options.all_roles { Some(start_roles(step, route)?) } else { None };
         let acks = SourceAcks::start(&route.connection, route.largest_record(&route.names.source), after, source_offsets)?;
@@ -183,9 +198,13 @@ impl<'a, 'b> Publishing<'a, 'b> {
             log: log_topic,
         };
         let (desk, outlet) = Desk::new(&route.connection, route.dead_letter_topic(), owner)?;
-        let is_over = ended || complete.is_some();
+        let is_cancelled = step.control.is_cancelled();
         let facts = Facts {
-            source: if is_over { Source::Exhausted } else { Source::Reading },
+            source: match (is_over, is_cancelled) {
+                (true, _) => Source::Exhausted,
+                (false, true) => Source::Stopped,
+                (false, false) => Source::Reading,
+            },
             end_is_safe: is_over,
             is_complete: complete.is_some(),
             ..Facts::default()
@@ -212,11 +231,15 @@ impl<'a, 'b> Publishing<'a, 'b> {
             deadlines: Deadlines::new(Instant::now()),
             error: None,
             drain_until: None,
+            cancel_until: None,
         };
-        if !is_over {
+        step.state.enter(ConnectorState::Publishing);
+        if is_over {
+            step.state.enter(ConnectorState::Draining);
+        } else if !is_cancelled {
             publishing.start_connector(connector, outlet, after, replaced, resume)?;
         }
-        Ok(publishing)
+        Ok(Some(publishing))
     }
 
     fn start_connector(
@@ -247,6 +270,10 @@ impl<'a, 'b> Publishing<'a, 'b> {
         self.step.context.stop.cancel();
         self.step.health.unwatch();
         match (end, self.error.take()) {
+            // asked to end before everything was counted, and there is time left to do so: for whoever goes on
+            (Ok(End::Stopped { pending }), Some(StepError::Cancelled)) if pending > 0 && self.is_interrupted(Instant::now()) => {
+                Flow::Interrupted
+            }
             (Err(error), _) | (Ok(End::Stopped { .. } | End::SourceFailed), Some(error)) => Flow::Failed(error),
             (Ok(End::Complete), _) => Flow::Complete,
             (Ok(End::Superseded { by }), _) => Flow::Failed(StepError::Superseded { by }),
@@ -274,10 +301,16 @@ impl<'a, 'b> Publishing<'a, 'b> {
             {
                 self.stop(error);
             }
-            self.deadlines.look(self.step, now, &counts)?;
+            if let Err(error) = self.deadlines.look(self.step, now, &counts) {
+                // a cancelled step has a time of its own
+                if !self.is_cancelled() {
+                    return Err(error);
+                }
+            }
             self.look_at_control(now);
             // a step that has failed waits for what it gave as long as somebody works on it
-            self.facts.grace_is_over |= self.error.is_some() && self.deadlines.still_for(now) > FAILED_GRACE;
+            self.facts.grace_is_over |= self.error.is_some() && !self.is_cancelled() && self.deadlines.still_for(now) > FAILED_GRACE;
+            self.facts.is_given_up = self.error.is_some() && !self.is_complete_sent;
             self.write_checkpoint(now)?;
             match completion::next(&self.facts) {
                 Next::Publish | Next::Drain => {}
@@ -338,6 +371,9 @@ impl<'a, 'b> Publishing<'a, 'b> {
                 Source::Stopped
             }
         };
+        if self.facts.source == Source::Exhausted {
+            self.step.state.enter(ConnectorState::Draining);
+        }
     }
 
     /// What Kafka has acknowledged of documents, letters and events of our own.
@@ -421,6 +457,7 @@ impl<'a, 'b> Publishing<'a, 'b> {
 
     /// Every document is accounted for: makes them visible, then runs the last actions.
     fn run_post(&mut self) -> Result<Post, StepError> {
+        self.step.state.enter(ConnectorState::Finishing);
         if let Some(mut roles) = self.roles.take() {
             for threads in &mut roles.threads {
                 if let RoleEnd::Failed(error) = threads.finish(ROLE_GRACE) {
@@ -455,8 +492,30 @@ impl<'a, 'b> Publishing<'a, 'b> {
         self.step.state.stop_publishing();
     }
 
+    fn is_cancelled(&self) -> bool {
+        matches!(self.error, Some(StepError::Cancelled))
+    }
+
+    /// Whether the step was asked to end, and not because its time as a cancelled one is over.
+    fn is_interrupted(&self, now: Instant) -> bool {
+        self.step.control.is_ending() && self.cancel_until.is_none_or(|until| now < until)
+    }
+
+    /// Cancelled: what was accepted is counted until its time is over. A step that is complete stays so.
+    fn look_at_cancel(&mut self, now: Instant) {
+        if !self.step.control.is_cancelled() || self.is_complete_sent || self.facts.is_complete {
+            return;
+        }
+        if self.error.is_none() {
+            self.stop(StepError::Cancelled);
+        }
+        let until = *self.cancel_until.get_or_insert(now + self.step.limits.cancel_grace);
+        self.facts.grace_is_over |= until <= now;
+    }
+
     /// Asked to end: what is handed over is acknowledged and covered by a checkpoint, the rest is for whoever goes on.
     fn look_at_control(&mut self, now: Instant) {
+        self.look_at_cancel(now);
         let control = &self.step.control;
         if !control.is_ending() {
             return;
@@ -464,7 +523,7 @@ impl<'a, 'b> Publishing<'a, 'b> {
         self.step.state.stop_publishing();
         let until = *self.drain_until.get_or_insert(now + *control.grace);
         let is_safe = self.facts.source != Source::Reading && self.appending.is_empty() && self.checkpoints.lock().is_covered();
-        self.facts.grace_is_over = control.abort.is_cancelled() || until <= now || is_safe;
+        self.facts.grace_is_over |= control.abort.is_cancelled() || until <= now || is_safe;
     }
 
     fn watch_roles(&mut self) -> Result<(), StepError> {

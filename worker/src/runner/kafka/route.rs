@@ -118,14 +118,18 @@ impl Route {
             .collect::<Result<_, _>>()?;
         let log = run_id.map(|run_id| self.log(run_id)).transpose()?;
         let mut faults = Vec::new();
+        let mut are_missing = false;
         for topic in &wanted {
             let is_log = log.as_ref() == Some(&topic.name);
             match found.get(&topic.name).copied() {
-                None => faults.push(format!(
-                    "topic `{}` does not exist: create it with {}, or let `penstock publish --create-topics` do it",
-                    topic.name,
-                    partitions(topic.partitions)
-                )),
+                None => {
+                    are_missing = true;
+                    faults.push(format!(
+                        "topic `{}` does not exist: create it with {}, or let `penstock publish --create-topics` do it",
+                        topic.name,
+                        partitions(topic.partitions)
+                    ));
+                }
                 Some(there) if is_log && there != 1 => {
                     faults.push(format!(
                         "topic `{}` has {}, but a run's event topic has exactly one: delete it",
@@ -148,7 +152,7 @@ impl Route {
                 Some(_) => {}
             }
         }
-        if faults.is_empty() { Ok(()) } else { Err(StepError::Topics(faults.join("; "))) }
+        if faults.is_empty() { Ok(()) } else { Err(StepError::Topics { faults: faults.join("; "), are_missing }) }
     }
 
     /// Removes the event topic of a run.
@@ -162,7 +166,7 @@ impl Route {
     /// # Errors
     /// The run id cannot stand in the name of a topic.
     pub fn log(&self, run_id: &str) -> Result<String, StepError> {
-        self.names.event(run_id).map_err(|error| StepError::Topics(error.to_string()))
+        self.names.event(run_id).map_err(StepError::RunId)
     }
 
     /// The largest record that a topic takes; what is usual, where it may not be asked.
