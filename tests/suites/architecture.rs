@@ -25,7 +25,7 @@ const MAY_KNOW: [(&str, &[&str]); 27] = [
     ("manifest", &["connectors", "indexers", "kafka", "problem", "stages", "suggest", "wording"]),
     ("memory", &[]),
     ("messenger", &["document", "event", "indexers", "kafka"]),
-    ("metrics", &["courier", "health", "indexers", "pipeline", "publisher", "runner"]),
+    ("metrics", &["courier", "health", "indexers", "pipeline", "publisher"]),
     ("pipeline", &["context", "document", "event", "memory", "problem", "stages", "wording"]),
     ("problem", &[]),
     ("publisher", &["connectors", "document", "event", "indexers", "kafka", "messenger", "wording"]),

@@ -272,6 +272,18 @@ fn every_end_leaves_a_result_of_a_size_that_kubernetes_keeps() -> Result<()> {
     assert!(interrupted.message.is_some_and(|message| message.starts_with("interrupted after")));
     assert_eq!((interrupted.docs_per_second, interrupted.published_seconds), (None, None));
 
+    site.recorder.hold("i", "300");
+    let run = site.start(&[])?;
+    poll_until("a request waits", LIMIT, || site.recorder.waiting("i") > 0)?;
+    run.signal(Signal::SIGTERM)?;
+    poll_until("it drains", LIMIT, || run.err().is_ok_and(|err| err.contains("a second signal")))?;
+    run.signal(Signal::SIGTERM)?;
+    assert_eq!(run.wait()?.code, Some(143));
+    let at_once = site.result()?;
+    assert_eq!((at_once.state, at_once.counts.pending > 0), (ConnectorState::Publishing, true), "{at_once:?}");
+    assert!(at_once.message.is_some_and(|message| message.starts_with("ended at once, with ")));
+    site.recorder.release("i", "300");
+
     let text = site.workdir.read("m.yaml")?;
     site.workdir.write("m.yaml", text.replace("sequence: {count: 1000000}", "sequence: {count: many, unknown: \"é\"}"))?;
     assert_eq!(site.start(&[])?.wait()?.code, Some(64));
