@@ -34,7 +34,7 @@ impl Family {
     /// What all children of this document inherit: for the iterator, which outlives the stage's look at the parent.
     pub(super) fn of(&self, parent: &Document) -> Heritage {
         let copied = self.copy_fields.iter().filter_map(|path| Some((path.clone(), parent.get(path)?.clone()))).collect();
-        Heritage { family: self.clone(), parent: Document::new(parent.id()), copied }
+        Heritage { family: self.clone(), parent: Document::new(parent.id()).from_origin(parent.origin().clone()), copied }
     }
 }
 

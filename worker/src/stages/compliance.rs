@@ -5,7 +5,7 @@ use super::{
     testing::{Recording, context_in, document, lane, plan_in, problems, run, sink, stages, to_json},
 };
 use crate::{
-    document::{Document, Fields, Value},
+    document::{Document, Fields, Origin, Value},
     pipeline::Plan,
     problem::Problems,
 };
@@ -94,6 +94,17 @@ fn a_typical_stage_has_no_problem_and_works() {
         assert_eq!(problems(stage), [], "{key}");
         let recording = run(stage, document("d", works_on));
         assert!(recording.failed.is_empty(), "{key}: {recording:?}");
+    }
+}
+
+#[test]
+fn whatever_comes_of_a_document_comes_from_where_it_did() {
+    let origin = Origin { offset: Some(7), run_id: Some("r-1".into()) };
+    for Member { key, stage, works_on, .. } in &MEMBERS {
+        let recording = run(stage, document("d", works_on).from_origin(origin.clone()));
+        for (document, _) in &recording.forwarded {
+            assert_eq!(*document.origin(), origin, "{key}: without it a backend cannot tell the older of two versions");
+        }
     }
 }
 
