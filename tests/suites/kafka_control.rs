@@ -10,14 +10,12 @@ use penstock_crds::{
 use penstock_tests::{
     control::{Remote, TOKEN},
     over_kafka::{Site, Versions},
-    penstock::Running,
+    penstock::{Answer, Running},
     recorder::Recorder,
-    services::{kafka::Kafka, poll_until},
+    services::kafka::Kafka,
 };
 use serde_json::json;
-use std::{collections::BTreeMap, time::Duration};
 
-const LIMIT: Duration = Duration::from_secs(60);
 const RESULT: &str = "result";
 
 /// A broker, a search engine, manifests and a control folder.
@@ -31,11 +29,13 @@ struct Stand<'k> {
 
 impl Stand<'_> {
     fn new(prefix: &str) -> Result<Self> {
-        let (recorder, versions) = (Recorder::start()?, Versions { mode: "WorkerIndexer", ..Versions::default() });
+        // slow, and never far ahead of who works: there is time to tell it what to do, also on a busy machine
+        let versions = Versions { mode: "WorkerIndexer", count: 1_200, rate: 100, ..Versions::default() };
+        let recorder = Recorder::start()?;
         let site = Site::versions(Kafka::shared()?, &recorder, prefix, &versions)?;
         let url = recorder.url();
         let hook = |name: &str| format!("{name}: [{{http: {{method: POST, url: \"{url}/_hook/{name}\"}}}}]");
-        site.change("      maxRate", &format!("      {}\n      {}\n      maxRate", hook("pre"), hook("post")))?;
+        site.change("      maxRate", &format!("      {}\n      {}\n      maxPending: 300\n      maxRate", hook("pre"), hook("post")))?;
         let remote = Remote::new(&site.workdir)?;
         Ok(Self { site, recorder, remote, versions, index: prefix.trim_end_matches('.').into() })
     }
@@ -55,7 +55,7 @@ impl Stand<'_> {
     }
 
     /// Every document was indexed once, with exact counts.
-    fn assert_complete(&self, answer: penstock_tests::penstock::Answer) -> Result<()> {
+    fn assert_complete(&self, answer: Answer) -> Result<()> {
         assert_eq!(answer.code, Some(0), "{answer:?}");
         assert!(!answer.out.contains(TOKEN) && !answer.err.contains(TOKEN), "{answer:?}");
         let result = self.result()?;
@@ -67,7 +67,7 @@ impl Stand<'_> {
     }
 
     /// Exactly the published documents were indexed, and no last action was run.
-    fn assert_cancelled(&self, answer: penstock_tests::penstock::Answer) -> Result<()> {
+    fn assert_cancelled(&self, answer: Answer) -> Result<()> {
         assert_eq!(answer.code, Some(1), "{answer:?}");
         let result = self.result()?;
         assert_eq!((result.state, result.reason), (ConnectorState::Cancelled, Some(Reason::Cancelled)), "{result:?}");
@@ -78,8 +78,7 @@ impl Stand<'_> {
         let message = result.message.unwrap_or_default();
         assert!(message.starts_with("cancelled after") && message.contains("everything is accounted for"), "{message}");
         let published = Versions { count: result.counts.published, ..Versions::default() };
-        let expected: BTreeMap<_, _> = published.documents();
-        penstock_tests::over_kafka::check_documents(&self.recorder.documents(&self.index), &expected)
+        published.check(&self.recorder, &self.index)
     }
 }
 
@@ -168,9 +167,7 @@ fn a_replaced_publisher_that_reads_that_it_is_cancelled_counts_what_was_publishe
     let publisher = stand.publish()?;
     stand.wait_until_some_are_finished()?;
     stand.remote.want(Wanted::Suspend)?;
-    poll_until("a checkpoint covers all", LIMIT, || {
-        publisher.err().is_ok() && stand.remote.report().is_ok_and(|report| report.counts.pending == 0)
-    })?;
+    stand.remote.wait_for("they are indexed", |report| report.counts.pending == 0)?;
     role.signal(Signal::SIGSTOP)?;
     stand.remote.want(Wanted::Run)?;
     stand.remote.wait_for("documents wait", |report| report.counts.pending > 50)?;

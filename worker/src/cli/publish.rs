@@ -32,9 +32,9 @@ Examples:
 The first one wants the topics to be there, the second one makes them. The same command again, with
 the same run id, goes on where a publisher that died has been; nothing is counted twice.
 The result is one line of JSON on standard output, and in --result-file. Its `state` is Succeeded,
-Failed or Cancelled; any other one is where the step was interrupted. Exit codes: 0 every document is
-accounted for, 1 failed or cancelled, 75 interrupted (work remains), 76 a newer publisher has taken
-over.";
+Failed or Cancelled; any other one is where the step was interrupted. Exit codes: 0 every document
+is accounted for, 1 failed or cancelled, 75 interrupted (work remains), 76 a newer publisher has
+taken over.";
 
 /// Arguments of `penstock publish`.
 #[derive(Debug, Args)]

@@ -307,11 +307,12 @@ impl<'a, 'b> Publishing<'a, 'b> {
                     return Err(error);
                 }
             }
+            // the last checkpoint is begun before anybody asks whether all of them are written
+            self.write_checkpoint(now)?;
             self.look_at_control(now);
             // a step that has failed waits for what it gave as long as somebody works on it
             self.facts.grace_is_over |= self.error.is_some() && !self.is_cancelled() && self.deadlines.still_for(now) > FAILED_GRACE;
             self.facts.is_given_up = self.error.is_some() && !self.is_complete_sent;
-            self.write_checkpoint(now)?;
             match completion::next(&self.facts) {
                 Next::Publish | Next::Drain => {}
                 Next::PassBarrier => self.pass_barrier(now)?,
