@@ -109,12 +109,12 @@ impl Lane {
 impl SourceWriter for LocalWriter {
     fn send(&mut self, seq: u64, document: Document) -> Result<(), Closed> {
         self.sent = seq;
-        Ok(self.lane(document.id()).push(seq, document)?)
+        self.lane(document.id()).push(seq, document)
     }
 
     fn send_row(&mut self, seq: u64, row: Row<'_>) -> Result<(), Closed> {
         self.sent = seq;
-        Ok(self.lane(row.id).push_row(seq, row)?)
+        self.lane(row.id).push_row(seq, row)
     }
 
     fn flush(&mut self) -> Result<(), Closed> {
