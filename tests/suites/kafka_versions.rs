@@ -82,6 +82,33 @@ fn row_10_a_request_that_is_carried_out_late_does_not_overwrite_a_newer_document
 }
 
 #[test]
+fn children_have_the_place_of_their_parent_so_a_late_request_does_not_overwrite_a_newer_one_of_them() -> Result<()> {
+    let recorder = Recorder::start()?;
+    let pipeline = "  partitions: 1\n  workers: {threads: 1}\n  stages:\n    - explode: {source: parts, target: part, copyFields: [v]}";
+    let manifests = books("WorkerIndexer", recorder.url(), pipeline, &format!("{EXTERNAL}\n    runIdField: run"));
+    let site = Site::with_manifests(Kafka::shared()?, "late-children.", "", &manifests)?;
+    site.change("{maxAge: 50ms}", "{maxAge: 50ms}\n    retry: {initialBackoff: 50ms}")?;
+    site.create_topics("books", 1)?;
+    site.workdir.write("books.jsonl", "{\"id\":\"b-1\",\"v\":1,\"parts\":[7,8]}\n")?;
+    recorder.misbehave("books", [Fault::Late(Duration::from_secs(3))]);
+    let role = site.role("worker-indexer")?;
+    let answer = site.publish("books", "children-1")?.wait()?;
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    site.kafka.produce(&site.name("books_source"), &[Record::new("b-1", r#"{"v":2,"parts":[7,8]}"#)])?;
+    let child = || recorder.documents("books").get("b-1#1").cloned().unwrap_or_default();
+    poll_until("the second is there", LIMIT, || child()["v"] == json!(2))?;
+    // the parent and both of its children
+    poll_until("the late request is carried out", LIMIT, || recorder.stale("books") == 3)?;
+    assert_eq!(child(), json!({"part": 8, "v": 2}), "of no run");
+    assert_eq!(recorder.version("books", "b-1#1"), Some(GENERATION << 36 | 1));
+    let first = recorder.history("books")["b-1#1"][0].clone().context("it was written")?;
+    assert_eq!(first["run"], json!("children-1"), "{first}");
+    role.signal(Signal::SIGTERM)?;
+    assert_eq!(role.wait()?.code, Some(0));
+    Ok(())
+}
+
+#[test]
 fn opensearch_keeps_the_newer_document_and_what_is_stale_is_counted() -> Result<()> {
     let node = OpenSearch::shared()?;
     let index = "kafka-versions";

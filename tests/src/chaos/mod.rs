@@ -23,7 +23,7 @@ use penstock::{
     },
     secrets::Secrets,
 };
-use plan::{PLACE, Plan, Versions};
+use plan::{LONG_TIMEOUT, PLACE, Plan, SHORT_TIMEOUT, Versions};
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -190,6 +190,8 @@ fn reference(site: &Site<'_>, recorder: &Recorder, plan: &Plan) -> Result<Refere
     let over_kafka = site.workdir.read(MANIFESTS)?;
     // over memory there are no places in topics
     let over_memory = over_kafka.replace(&live, &format!("index: {memory}")).replace(PLACE, "None");
+    // on a busy machine a request may take longer than some seconds: sent again, it would be taken for two operations
+    let over_memory = over_memory.replace(SHORT_TIMEOUT, LONG_TIMEOUT);
     site.workdir.write(MANIFESTS, over_memory)?;
     let answer = site.run(&["--messaging", "local"])?.wait()?;
     site.workdir.write(MANIFESTS, over_kafka)?;

@@ -11,6 +11,10 @@ const SESSION: Duration = Duration::from_millis(1_500);
 /// How a pipeline says that the place in the topic is the version.
 pub const PLACE: &str = "External\n    versionGeneration: 7";
 
+/// How long a request may take: so long that it never is sent again while it is carried out; or less.
+pub const LONG_TIMEOUT: &str = "timeout: 60s";
+pub const SHORT_TIMEOUT: &str = "timeout: 2s";
+
 /// A process of the schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -155,7 +159,7 @@ impl Plan {
             Versions::Place => PLACE,
         };
         // what takes longer may be carried out after it was given up
-        let timeout = if self.versions == Versions::None { "60s" } else { "2s" };
+        let timeout = if self.versions == Versions::None { LONG_TIMEOUT } else { SHORT_TIMEOUT };
         let collapse = if self.collapses { "      collapse: true\n" } else { "" };
         format!(
             r#"apiVersion: penstock.io/v1alpha1
@@ -181,7 +185,7 @@ spec:
     retry: {{maxRetries: 50, initialBackoff: 50ms, maxBackoff: 200ms}}
     deletion: {{field: gone, value: "true"}}
     versioning: {versioning}
-    opensearch: {{urls: ["{url}"], index: {index}, timeout: {timeout}}}
+    opensearch: {{urls: ["{url}"], index: {index}, {timeout}}}
 ---
 apiVersion: penstock.io/v1alpha1
 kind: IngestRun
