@@ -173,6 +173,45 @@ fn what_is_allowed_is_also_used() -> Result<()> {
     Ok(())
 }
 
+/// What decides in the operator, and what it must not need: it is tested by tables and properties.
+const PURE: [&str; 12] = [
+    "ingest_run/advance.rs",
+    "ingest_run/conditions.rs",
+    "ingest_run/gate.rs",
+    "kafka/plan.rs",
+    "kafka/snapshot.rs",
+    "names.rs",
+    "pipeline/decide.rs",
+    "pipeline/rollout.rs",
+    "pipeline/trouble.rs",
+    "resources/",
+    "scale.rs",
+    "status.rs",
+];
+
+#[test]
+fn what_decides_in_the_operator_asks_nobody_and_has_no_clock() -> Result<()> {
+    let operator = Path::new("operator/src");
+    let mut faults = Vec::new();
+    for file in files(&[".rs"])? {
+        let Ok(name) = file.strip_prefix(operator) else { continue };
+        let source = read(&file)?;
+        let says = |words: &[&str]| words.iter().find(|word| source.contains(**word)).map(|word| (*word).to_owned());
+        if PURE.iter().any(|pure| name.starts_with(pure))
+            && let Some(word) = says(&["async ", ".await", "Client", "rdkafka", "::now()", "tokio"])
+        {
+            faults.push(format!("{} is pure, but says `{word}`", file.display()));
+        }
+        if name.starts_with("kafka")
+            && let Some(word) = says(&["kube::", "k8s_openapi"])
+        {
+            faults.push(format!("{} knows no Kubernetes, but says `{word}`", file.display()));
+        }
+    }
+    assert!(faults.is_empty(), "{faults:#?}");
+    Ok(())
+}
+
 #[test]
 fn no_file_is_too_long_to_be_read() -> Result<()> {
     let mut long = Vec::new();

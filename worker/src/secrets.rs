@@ -2,6 +2,7 @@
 
 use penstock_crds::values::{Credential, SecretKeyRef};
 use std::{
+    collections::BTreeMap,
     fmt,
     path::{Component, Path, PathBuf},
 };
@@ -10,6 +11,8 @@ use std::{
 #[derive(Clone, Debug, Default)]
 pub struct Secrets {
     directory: Option<PathBuf>,
+    /// By name and key; if there are any, nothing is read from elsewhere.
+    given: Option<BTreeMap<(String, String), SecretText>>,
 }
 
 /// A secret that could not be had.
@@ -24,6 +27,14 @@ pub enum SecretError {
         key: String,
         /// The environment variable that would hold it.
         variable: String,
+    },
+    /// It is not among those that were given.
+    #[error("secret `{name}` has no key `{key}`, or there is no such Secret in the namespace")]
+    NotGiven {
+        /// Name of the Secret.
+        name: String,
+        /// Key in the Secret.
+        key: String,
     },
     /// Its name or key would lead out of the directory.
     #[error("secret `{name}`, key `{key}`: a path is no name; write the name of the Secret and its key, without `/` and `..`")]
@@ -58,6 +69,12 @@ impl SecretText {
     }
 }
 
+impl From<String> for SecretText {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
 impl From<&str> for SecretText {
     fn from(text: &str) -> Self {
         Self(text.to_owned())
@@ -73,7 +90,12 @@ impl fmt::Debug for SecretText {
 impl Secrets {
     /// Reads `DIR/NAME/KEY` first, if there is a directory, then the environment.
     pub fn new(directory: Option<PathBuf>) -> Self {
-        Self { directory }
+        Self { directory, given: None }
+    }
+
+    /// These, by name and key, and no others.
+    pub fn given(secrets: BTreeMap<(String, String), SecretText>) -> Self {
+        Self { directory: None, given: Some(secrets) }
     }
 
     /// The value of a credential. One line break at its end is not part of it.
@@ -85,6 +107,10 @@ impl Secrets {
         // validation refuses it too, but nothing may ever be read elsewhere
         if !is_file_name(name) || !is_file_name(key) {
             return Err(SecretError::NoName { name: name.clone(), key: key.clone() });
+        }
+        if let Some(given) = &self.given {
+            let found = given.get(&(name.clone(), key.clone())).map(|text| SecretText(without_line_break(text.0.clone())));
+            return found.ok_or_else(|| SecretError::NotGiven { name: name.clone(), key: key.clone() });
         }
         if let Some(directory) = &self.directory {
             let path = directory.join(name).join(key);
@@ -130,6 +156,14 @@ mod tests {
 
     fn credential(name: &str, key: &str) -> Credential {
         Credential { value_from: CredentialSource { secret_key_ref: SecretKeyRef { name: name.into(), key: key.into() } } }
+    }
+
+    #[test]
+    fn of_secrets_that_were_given_no_other_one_is_found_elsewhere() {
+        let secrets = Secrets::given([(("os".into(), "password".into()), "a\n".into())].into());
+        assert_eq!(secrets.resolve(&credential("os", "password")).expect("given").expose(), "a");
+        let error = secrets.resolve(&credential("os", "user")).expect_err("not given");
+        assert_eq!(error.to_string(), "secret `os` has no key `user`, or there is no such Secret in the namespace");
     }
 
     #[test]

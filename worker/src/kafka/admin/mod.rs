@@ -6,7 +6,7 @@
 mod native;
 
 use super::{
-    connection::Connection,
+    connection::{Cluster, Connection},
     context::KafkaContext,
     error::{Access, KafkaError, Resource},
 };
@@ -141,6 +141,17 @@ impl Admin {
     pub fn new(connection: &Connection, limit: Duration) -> Result<Self, KafkaError> {
         let producer = connection.client_of(|config| config.create_with_context(connection.context()))?;
         Ok(Self { native: Native::new(producer), consumers: Mutex::default(), connection: connection.clone(), limit })
+    }
+
+    /// Which cluster it is, and how many brokers are known.
+    ///
+    /// # Errors
+    /// No broker answers.
+    pub fn cluster(&self) -> Result<Cluster, KafkaError> {
+        let client = self.native.client();
+        let failed = |error| self.connection.error(&error, Access::Describe, Resource::Cluster).after(self.limit);
+        let metadata = client.fetch_metadata(None, self.limit).map_err(failed)?;
+        Ok(Cluster { id: client.fetch_cluster_id(Duration::ZERO), brokers: metadata.brokers().len() })
     }
 
     /// Creates a topic with the replicas that the connection says, and waits until it can be used.
@@ -319,6 +330,11 @@ impl Admin {
             }
         }
         Ok(committed)
+    }
+
+    /// Lets the client of a group go that [`Admin::committed`] keeps for the next question.
+    pub fn forget(&self, group: &str) {
+        self.consumers.lock().remove(group);
     }
 
     /// Where a group stands, in all partitions where it has committed anything.

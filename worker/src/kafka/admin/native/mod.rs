@@ -99,6 +99,11 @@ impl Native {
         Self { client }
     }
 
+    /// The client itself, for what it can do without us.
+    pub fn client(&self) -> &rdkafka::client::Client<KafkaContext> {
+        self.client.client()
+    }
+
     pub fn create_topic(
         &self,
         name: &str,
