@@ -38,5 +38,6 @@ fn ends(admin: &Admin, topic: &str, partitions: &[u32]) -> Result<BTreeMap<u32, 
     }
     let asked = partitions.iter().map(|partition| (topic, *partition as i32));
     let ends = admin.offsets(asked, End::Latest)?;
-    Ok(ends.into_iter().map(|((_, partition), end)| (partition as u32, end as u64)).collect())
+    // a partition whose leader is not known has no end
+    Ok(ends.into_iter().filter_map(|((_, partition), end)| Some((partition as u32, u64::try_from(end).ok()?))).collect())
 }
