@@ -1,3 +1,5 @@
+//! Tables and properties of the plan for topics.
+
 use super::*;
 use crate::kafka::{Reachable, Snapshot};
 use proptest::prelude::*;
