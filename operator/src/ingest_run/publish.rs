@@ -80,7 +80,7 @@ fn event_topic_is_there(run: &IngestRun, pipeline: &Pipeline, context: &Context,
     }
     let mut wanting = Wanting { interest: Interest { topics: [topic.clone()].into(), ..Interest::default() }, actions: Vec::new() };
     if may_create && snapshot.is_fresh() && matches!(seen, Some(Topic::Missing)) {
-        let config = [("cleanup.policy", "delete"), ("retention.ms", "-1"), ("retention.bytes", "-1")];
+        let config = [("cleanup.policy", "delete"), ("retention.ms", "-1"), ("retention.bytes", "-1"), ("max.message.bytes", "1048588")];
         let config: BTreeMap<String, String> = config.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
         wanting.actions.push(Action::Create { topic, partitions: 1, config });
     }
