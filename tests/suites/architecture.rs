@@ -39,6 +39,30 @@ const MAY_KNOW: [(&str, &[&str]); 27] = [
     ("worker_lane", &["document", "event", "health", "indexers", "messenger", "metrics", "pipeline"]),
 ];
 
+/// The same of the operator.
+const OPERATOR_MAY_KNOW: [(&str, &[&str]); 20] = [
+    ("apply", &["error", "names"]),
+    ("args", &[]),
+    ("context", &["apply", "error", "ingest_run", "kafka", "leadership", "metrics", "names", "reconciler", "resources", "status"]),
+    ("error", &["resources"]),
+    ("finalizer", &["apply", "context", "error"]),
+    ("ingest_run", &["context", "error", "finalizer", "kafka", "names", "pipeline", "reconciler", "resources", "status"]),
+    ("kafka", &[]),
+    ("kafka_connection", &["context", "error", "kafka", "pipeline", "reconciler", "resources", "status"]),
+    ("leadership", &[]),
+    ("metrics", &["error"]),
+    ("names", &[]),
+    ("pipeline", &["apply", "context", "error", "finalizer", "kafka", "names", "reconciler", "resources", "scale", "status"]),
+    ("reconciler", &["context", "error"]),
+    ("resources", &["names"]),
+    ("run", &["apply", "args", "context", "leadership", "metrics", "names", "reconciler", "resources", "scope", "server", "status"]),
+    ("scale", &[]),
+    ("scope", &["context", "ingest_run", "kafka", "names", "reconciler", "wake"]),
+    ("server", &["metrics"]),
+    ("status", &[]),
+    ("wake", &[]),
+];
+
 /// Lines that a file may have.
 const LONGEST_FILE: usize = 600;
 
@@ -62,10 +86,22 @@ fn read(file: &Path) -> Result<String> {
     fs::read_to_string(repository().join(file)).with_context(|| format!("failed to read {}", file.display()))
 }
 
-/// The source of the worker without what is for tests only, by file.
-fn worker_sources() -> Result<BTreeMap<PathBuf, String>> {
+/// A crate that is made of modules that may know each other or not.
+struct Layers {
+    sources: &'static str,
+    may_know: &'static [(&'static str, &'static [&'static str])],
+    list: &'static str,
+}
+
+const LAYERS: [Layers; 2] = [
+    Layers { sources: "worker/src", may_know: &MAY_KNOW, list: "MAY_KNOW" },
+    Layers { sources: "operator/src", may_know: &OPERATOR_MAY_KNOW, list: "OPERATOR_MAY_KNOW" },
+];
+
+/// The source of a crate without what is for tests only, by file.
+fn sources(folder: &str) -> Result<BTreeMap<PathBuf, String>> {
     let mut sources = BTreeMap::new();
-    for file in files(&[".rs"])?.into_iter().filter(|file| file.starts_with("worker/src")) {
+    for file in files(&[".rs"])?.into_iter().filter(|file| file.starts_with(folder)) {
         sources.insert(file.clone(), read(&file)?);
     }
     let tests: Vec<PathBuf> = sources.iter().flat_map(|(file, source)| test_modules(file, source)).collect();
@@ -128,29 +164,31 @@ fn word(text: &str) -> Option<&str> {
     text.split(|char: char| !char.is_alphanumeric() && char != '_').next().filter(|word| !word.is_empty())
 }
 
-/// The module of a file: the first part of its path below `worker/src`.
-fn module(file: &Path) -> Option<String> {
-    let first = file.strip_prefix("worker/src").ok()?.components().next()?;
+/// The module of a file: the first part of its path below the sources of its crate.
+fn module(folder: &str, file: &Path) -> Option<String> {
+    let first = file.strip_prefix(folder).ok()?.components().next()?;
     Some(Path::new(first.as_os_str()).file_stem()?.to_string_lossy().into_owned())
 }
 
 #[test]
 fn modules_know_only_whom_they_may_know() -> Result<()> {
-    let may_know: BTreeMap<_, _> = MAY_KNOW.into_iter().collect();
-    let sources = worker_sources()?;
-    let modules: BTreeSet<String> = sources.keys().filter_map(|file| module(file)).collect();
     let mut faults = Vec::new();
-    for (file, source) in &sources {
-        let module = module(file).context("a file of the worker")?;
-        let Some(allowed) = may_know.get(module.as_str()) else {
-            if !["main", "lib"].contains(&module.as_str()) {
-                faults.push(format!("{module} is new: say in MAY_KNOW whom it may know, and in docs/architecture.md what it does"));
+    for Layers { sources: folder, may_know, list } in LAYERS {
+        let may_know: BTreeMap<_, _> = may_know.iter().copied().collect();
+        let sources = sources(folder)?;
+        let modules: BTreeSet<String> = sources.keys().filter_map(|file| module(folder, file)).collect();
+        for (file, source) in &sources {
+            let module = module(folder, file).context("a file of the crate")?;
+            let Some(allowed) = may_know.get(module.as_str()) else {
+                if !["main", "lib"].contains(&module.as_str()) {
+                    faults.push(format!("{module} is new: say in {list} whom it may know, and in docs/architecture.md what it does"));
+                }
+                continue;
+            };
+            let strangers = known(source).into_iter().filter(|name| *name != module && modules.contains(*name) && !allowed.contains(name));
+            if !allowed.contains(&"*") {
+                faults.extend(strangers.map(|name| format!("{} may not know {name}", file.display())));
             }
-            continue;
-        };
-        let strangers = known(source).into_iter().filter(|name| *name != module && modules.contains(*name) && !allowed.contains(name));
-        if !allowed.contains(&"*") {
-            faults.extend(strangers.map(|name| format!("{} may not know {name}", file.display())));
         }
     }
     assert!(faults.is_empty(), "{faults:#?}");
@@ -159,17 +197,19 @@ fn modules_know_only_whom_they_may_know() -> Result<()> {
 
 #[test]
 fn what_is_allowed_is_also_used() -> Result<()> {
-    let mut used: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (file, source) in &worker_sources()? {
-        let module = module(file).context("a file of the worker")?;
-        used.entry(module).or_default().extend(known(source).into_iter().map(str::to_owned));
+    for Layers { sources: folder, may_know, list } in LAYERS {
+        let mut used: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (file, source) in &sources(folder)? {
+            let module = module(folder, file).context("a file of the crate")?;
+            used.entry(module).or_default().extend(known(source).into_iter().map(str::to_owned));
+        }
+        let unused: Vec<_> = may_know
+            .iter()
+            .flat_map(|(module, allowed)| allowed.iter().map(move |name| (*module, *name)))
+            .filter(|(module, name)| *name != "*" && !used.get(*module).is_some_and(|used| used.contains(*name)))
+            .collect();
+        assert!(unused.is_empty(), "no longer needed in {list}: {unused:?}");
     }
-    let unused: Vec<_> = MAY_KNOW
-        .iter()
-        .flat_map(|(module, allowed)| allowed.iter().map(move |name| (*module, *name)))
-        .filter(|(module, name)| *name != "*" && !used.get(*module).is_some_and(|used| used.contains(*name)))
-        .collect();
-    assert!(unused.is_empty(), "no longer needed in MAY_KNOW: {unused:?}");
     Ok(())
 }
 
@@ -284,7 +324,8 @@ fn the_top_level_holds_only_what_belongs_there() -> Result<()> {
 #[test]
 fn the_map_names_every_module() -> Result<()> {
     let map = read(Path::new("docs/architecture.md"))?;
-    let unnamed: Vec<_> = MAY_KNOW.iter().filter(|(module, _)| !map.contains(&format!("`{module}"))).collect();
+    let modules = LAYERS.iter().flat_map(|layers| layers.may_know);
+    let unnamed: Vec<_> = modules.filter(|(module, _)| !map.contains(&format!("`{module}"))).collect();
     assert!(unnamed.is_empty(), "docs/architecture.md says nothing of {unnamed:?}");
     Ok(())
 }

@@ -35,4 +35,5 @@ mod local_failures;
 mod local_running;
 mod opensearch;
 mod opensearch_outages;
+mod operator_resources;
 mod parity;

@@ -46,7 +46,7 @@ pub async fn keep_publishing(run: &IngestRun, context: &Context, next: &Next, in
         if !event_topic_is_there(run, &pipeline, context, is_first && is_first_of_pipeline(run, &next.status, index)) {
             return Ok(());
         }
-        start(run, context, index, status.attempt.unwrap_or(1), job_name, image, next.wanted).await?;
+        start(run, context, index, status.attempt.unwrap_or(1), image, next.wanted).await?;
         return Ok(());
     }
     let Some(address) = observed::address(run, context) else { return Ok(()) };
@@ -88,24 +88,22 @@ fn event_topic_is_there(run: &IngestRun, pipeline: &Pipeline, context: &Context,
     false
 }
 
-async fn start(
-    run: &IngestRun,
-    context: &Context,
-    index: usize,
-    attempt: i32,
-    job_name: &str,
-    image: &str,
-    wanted: Wanted,
-) -> Result<(), Error> {
+async fn start(run: &IngestRun, context: &Context, index: usize, attempt: i32, image: &str, wanted: Wanted) -> Result<(), Error> {
     let (applier, namespace) = (&context.shared.applier, run.namespace().unwrap_or_default());
-    let contents = contents(run, context, image)?;
-    if context::read::<ConfigMap>(context, &namespace, &names::run_config_map(&run.name_any())).await?.is_none() {
-        applier.create_once(&resources::run_manifests(run, &contents)?).await?;
-    }
+    let manifests = match context::read::<ConfigMap>(context, &namespace, &names::run_config_map(&run.name_any())).await? {
+        Some(there) => there,
+        None => {
+            let manifests = resources::run_manifests(run, &contents(run, context, image)?)?;
+            applier.create_once(&manifests).await?;
+            manifests
+        }
+    };
+    // later connectors find their pipelines as they were when the first one began
+    let contents = resources::parse_run_manifests(&manifests, image)?;
     let pipeline = &run.spec.connectors[index].pipeline;
     let Some(content) = contents.iter().find(|content| content.pipeline.name_any() == *pipeline) else { return Ok(()) };
     // orders first: the Job's pod cannot start without them
-    applier.create_once(&control_secret::build(run, job_name, &token()?, wanted.as_str())).await?;
+    applier.create_once(&control_secret::build(run, index, attempt, &token()?, wanted)?).await?;
     let job: Job = resources::job::build(run, index, attempt, content, image, &context.shared.settings)?;
     applier.create_once(&job).await
 }

@@ -21,7 +21,7 @@ use k8s_openapi::{
 };
 use kube::ResourceExt;
 use penstock_crds::{
-    Pipeline,
+    Pipeline, PipelineSpec,
     conditions::{ConditionType as C, Reason},
     pipeline::{Mode, PipelineStatus},
     pool::{Pool, PoolStatus},
@@ -90,7 +90,9 @@ pub fn decide(
     let mut pods = Vec::new();
     let mut again_at: Option<Timestamp> = None;
     if let (Some(rollout), true) = (&rollout, mode != Mode::Local) {
-        let spec = &rollout.content.pipeline.spec;
+        // how many pods there are is no part of a revision, how many lanes they have is
+        let (spec, running) = (&pipeline.spec, &rollout.content.pipeline.spec);
+        let with_threads = |pool: &Pool, running: &Pool| Pool { threads: running.threads, ..pool.clone() };
         let load = |own: Option<i64>| Load {
             partitions: status.partitions.or(pipeline.spec.partitions).unwrap_or(1),
             lag: own,
@@ -113,16 +115,17 @@ pub fn decide(
         };
         status.workers = Some(pool(
             worker_role(pipeline),
-            &spec.workers,
+            &with_threads(&spec.workers, &running.workers),
             observed.workers.deployment.as_deref(),
             old.workers.as_ref(),
             lag_of(TopicRole::Source),
         ));
         if mode == Mode::Distributed {
-            let indexers = spec.indexers.as_ref().unwrap_or(&spec.workers);
+            let of = |spec: &PipelineSpec| spec.indexers.as_ref().unwrap_or(&spec.workers).clone();
+            let indexers = with_threads(&of(spec), &of(running));
             status.indexers = Some(pool(
                 Role::Indexer,
-                indexers,
+                &indexers,
                 observed.indexers.deployment.as_deref(),
                 old.indexers.as_ref(),
                 lag_of(TopicRole::Dest),

@@ -1,6 +1,6 @@
 //! Workers and indexers.
 
-use super::{BuildError, RevisionContent, Role, Settings, metadata, pod::Pod, stamp};
+use super::{BuildError, RevisionContent, Role, Settings, metadata, pod::Pod, secrets_of, stamped};
 use crate::names;
 use k8s_openapi::{
     api::apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment},
@@ -12,7 +12,10 @@ use k8s_openapi::{
 use kube::ResourceExt;
 use penstock_crds::pool::Pool;
 
-/// The Deployment of a role. Without a number somebody else says how many pods there are.
+/// Former ReplicaSets that stay for `kubectl rollout history`. A rollout is never undone by them, only by a change of the Pipeline.
+const HISTORY: i32 = 2;
+
+/// The Deployment of a role. Without `replicas` somebody else says how many pods there are.
 ///
 /// # Errors
 /// The user's patches do not fit.
@@ -25,42 +28,29 @@ pub fn build(
     owner: &OwnerReference,
 ) -> Result<Deployment, BuildError> {
     let pipeline = content.pipeline.name_any();
-    let (pool, path) = pool(content, role);
-    let mut labels = names::pipeline_labels(&pipeline, role.as_str());
-    labels.extend(names::selector_labels(&pipeline, role));
-    let texts = [
-        serde_json::to_string(&content.pipeline.spec),
-        serde_json::to_string(&content.connection.as_ref().map(|connection| &connection.spec)),
-    ];
-    let texts =
-        texts.into_iter().collect::<Result<Vec<String>, _>>().map_err(|source| BuildError::Render { name: pipeline.clone(), source })?;
+    let (pool, pool_path) = pool(content, role);
+    let labels = names::pipeline_labels(&pipeline, role.as_str());
     let template = Pod {
         labels: labels.clone(),
         annotations: [(names::REVISION.to_owned(), revision.to_owned())].into(),
-        arguments: [role.as_str(), "--pipeline", &pipeline].map(str::to_owned).to_vec(),
+        command: role.as_str(),
+        arguments: ["--pipeline", &pipeline].map(str::to_owned).into(),
         manifests: names::revision_config_map(&pipeline, revision),
-        texts: texts.iter().map(String::as_str).collect(),
+        secrets: secrets_of(&(&content.pipeline.spec, content.connection.as_ref().map(|connection| &connection.spec))),
         control: None,
         pool,
-        path,
-        restart: true,
+        pool_path,
+        restart_policy: "Always",
         image: &content.image,
     }
     .build(settings)?;
-    stamp(Deployment {
+    stamped(Deployment {
         metadata: metadata(names::deployment(&pipeline, role), content.pipeline.namespace(), labels, owner),
         spec: DeploymentSpec {
             replicas,
-            revision_history_limit: Some(2),
+            revision_history_limit: Some(HISTORY),
             selector: LabelSelector { match_labels: Some(names::selector_labels(&pipeline, role)), match_expressions: None },
-            // partitions move to the new pods as old ones leave; more members than wanted would move them twice
-            strategy: Some(DeploymentStrategy {
-                type_: Some("RollingUpdate".into()),
-                rolling_update: Some(RollingUpdateDeployment {
-                    max_surge: Some(IntOrString::Int(0)),
-                    max_unavailable: Some(IntOrString::String("25%".into())),
-                }),
-            }),
+            strategy: Some(DeploymentStrategy { type_: Some("RollingUpdate".into()), rolling_update: Some(rolling_update(replicas)) }),
             template,
             ..DeploymentSpec::default()
         },
@@ -68,10 +58,20 @@ pub fn build(
     })
 }
 
-/// What the user says of the pods of a role, and where.
+/// What the user says of the pods of a role, and where: indexers without a word of their own are like the workers.
 fn pool(content: &RevisionContent, role: Role) -> (&Pool, &'static str) {
     match (role, &content.pipeline.spec.indexers) {
         (Role::Indexer, Some(indexers)) => (indexers, "spec.indexers"),
         _ => (&content.pipeline.spec.workers, "spec.workers"),
     }
+}
+
+/// Partitions move from pods that leave to those that stay, and to the new ones: more members than wanted would move them once more,
+/// for no gain. A single pod is replaced after the new one is ready.
+fn rolling_update(replicas: Option<i32>) -> RollingUpdateDeployment {
+    let (max_surge, max_unavailable) = match replicas {
+        Some(..=1) => (IntOrString::Int(1), IntOrString::Int(0)),
+        _ => (IntOrString::Int(0), IntOrString::String("25%".into())),
+    };
+    RollingUpdateDeployment { max_surge: Some(max_surge), max_unavailable: Some(max_unavailable) }
 }

@@ -1,28 +1,30 @@
 //! The publisher of one connector: a Job that tries again what may pass, and gives up at once on what only a person can cure.
 
-use super::{
-    BuildError, RevisionContent, Settings, metadata, owner_reference,
-    pod::{Pod, RESULT},
-    stamp,
-};
+use super::{BuildError, RevisionContent, Settings, metadata, owner_reference, pod::Pod, secrets_of, stamped};
 use crate::names;
 use k8s_openapi::api::batch::v1::{
     Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyOnPodConditionsPattern, PodFailurePolicyRule,
 };
 use kube::ResourceExt;
-use penstock_crds::{IngestRun, connectors::RestartPolicy, pipeline::Mode, pool::Pool};
+use penstock_crds::{
+    IngestRun,
+    connectors::{Connector, RestartPolicy},
+    pipeline::Mode,
+};
 
 /// Publishers that may be lost before the Job gives up.
 const BACKOFF_LIMIT: i32 = 3;
-/// The run failed, makes no sense, or its manifests are invalid.
+/// Exit codes: the run failed, the arguments or the manifests make no sense. The next pod would come to the same.
 const FINAL: [i32; 3] = [1, 2, 64];
-/// Interrupted, or superseded: nothing is wrong.
-const IGNORED: [i32; 2] = [75, 76];
+/// Exit codes: interrupted, superseded by a newer publisher. Nothing is wrong.
+const INTERRUPTED: [i32; 2] = [75, 76];
 
-/// The Job of a connector's attempt.
+/// The Job of a connector's attempt. `content` is its pipeline as it was when the run began, `image` that of the run. In mode `Local`
+/// the pod is connector, workers and indexer in one, else it publishes only. Its pool is `spec.workers` in any case: the sources of
+/// connectors are brought to it by podPatches.
 ///
 /// # Errors
-/// The user's patches do not fit, or there is no such connector.
+/// There is no such connector, or the user's patches do not fit.
 pub fn build(
     run: &IngestRun,
     index: usize,
@@ -32,60 +34,30 @@ pub fn build(
     settings: &Settings,
 ) -> Result<Job, BuildError> {
     let name = run.name_any();
-    let job_name = names::job(&name, index, attempt);
-    let connector = run
-        .spec
-        .connectors
-        .get(index)
-        .ok_or_else(|| BuildError::Unreadable { name: name.clone(), reason: format!("it has no connector {index}") })?;
-    let mode = content.pipeline.spec.effective_mode();
-    let command = if mode == Mode::Local { "run" } else { "publish" };
-    let mut arguments: Vec<String> = [
-        command,
-        "--run",
-        &name,
-        "--connector",
-        &connector.name,
-        "--run-id",
-        &names::run_id(run),
-        "--result-file",
-        RESULT,
-        "--progress",
-        "none",
-    ]
-    .map(str::to_owned)
-    .to_vec();
-    if mode == Mode::Local {
-        arguments.extend(["--summary", "none", "--dead-letter", "dead-letter.jsonl"].map(str::to_owned));
-    }
-    let texts = [
-        serde_json::to_string(connector),
-        serde_json::to_string(&content.connection.as_ref().map(|connection| &connection.spec)),
-        serde_json::to_string(&content.pipeline.spec),
-    ];
-    let texts =
-        texts.into_iter().collect::<Result<Vec<String>, _>>().map_err(|source| BuildError::Render { name: name.clone(), source })?;
-    // a publisher needs what its pipeline has only where it runs the pipeline itself
-    let read = if mode == Mode::Local { 3 } else { 2 };
-    let own = Pool::default();
-    let labels = names::run_labels(&name);
-    let mut of_pod = labels.clone();
-    of_pod.insert(names::LABEL_PIPELINE.to_owned(), connector.pipeline.clone());
+    let connector = connector(run, index)?;
+    let job = names::job(&name, index, attempt);
+    let is_local = content.pipeline.spec.effective_mode() == Mode::Local;
+    let labels = names::publisher_labels(&name, &connector.name, &connector.pipeline);
     let template = Pod {
-        labels: of_pod,
-        annotations: [(names::CONNECTOR.to_owned(), connector.name.clone())].into(),
-        arguments,
+        labels: labels.clone(),
+        annotations: Default::default(),
+        command: if is_local { "run" } else { "publish" },
+        arguments: arguments(run, connector, is_local),
         manifests: names::run_config_map(&name),
-        texts: texts.iter().take(read).map(String::as_str).collect(),
-        control: Some(job_name.clone()),
-        pool: if mode == Mode::Local { &content.pipeline.spec.workers } else { &own },
-        path: "spec.workers",
-        restart: false,
+        // who publishes only never talks to the backend
+        secrets: match is_local {
+            true => secrets_of(&(connector, &content.pipeline.spec)),
+            false => secrets_of(&(connector, content.connection.as_ref().map(|connection| &connection.spec))),
+        },
+        control: Some(job.clone()),
+        pool: &content.pipeline.spec.workers,
+        pool_path: "spec.workers",
+        restart_policy: "Never",
         image,
     }
     .build(settings)?;
-    stamp(Job {
-        metadata: metadata(job_name, run.namespace(), labels, &owner_reference(run)),
+    stamped(Job {
+        metadata: metadata(job, run.namespace(), labels, &owner_reference(run)),
         spec: Some(JobSpec {
             completions: Some(1),
             parallelism: Some(1),
@@ -100,6 +72,19 @@ pub fn build(
     })
 }
 
+/// A connector of a run, by its place.
+pub(super) fn connector(run: &IngestRun, index: usize) -> Result<&Connector, BuildError> {
+    run.spec.connectors.get(index).ok_or_else(|| BuildError::NoConnector { run: run.name_any(), index })
+}
+
+fn arguments(run: &IngestRun, connector: &Connector, is_local: bool) -> Vec<String> {
+    let (name, run_id) = (run.name_any(), names::run_id(run));
+    let common = ["--run", &name, "--connector", &connector.name, "--run-id", &run_id, "--result-file", names::RESULT_FILE];
+    let of_local: &[&str] = if is_local { &["--summary", "json"] } else { &[] };
+    common.iter().chain(of_local).map(|argument| (*argument).to_owned()).collect()
+}
+
+/// The first rule that fits decides; what none fits is counted.
 fn failure_policy() -> PodFailurePolicy {
     let on_exit = |action: &str, codes: &[i32]| PodFailurePolicyRule {
         action: action.into(),
@@ -110,13 +95,7 @@ fn failure_policy() -> PodFailurePolicy {
         }),
         on_pod_conditions: None,
     };
-    let disruption = PodFailurePolicyRule {
-        action: "Ignore".into(),
-        on_exit_codes: None,
-        on_pod_conditions: Some(vec![PodFailurePolicyOnPodConditionsPattern {
-            type_: "DisruptionTarget".into(),
-            status: Some("True".into()),
-        }]),
-    };
-    PodFailurePolicy { rules: vec![on_exit("FailJob", &FINAL), on_exit("Ignore", &IGNORED), disruption] }
+    let disrupted = PodFailurePolicyOnPodConditionsPattern { type_: "DisruptionTarget".into(), status: Some("True".into()) };
+    let on_disruption = PodFailurePolicyRule { action: "Ignore".into(), on_exit_codes: None, on_pod_conditions: Some(vec![disrupted]) };
+    PodFailurePolicy { rules: vec![on_exit("FailJob", &FINAL), on_exit("Ignore", &INTERRUPTED), on_disruption] }
 }

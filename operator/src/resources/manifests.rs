@@ -1,36 +1,51 @@
-//! What pods read: the manifests of a pipeline's revision, and of a run.
+//! What pods read: the manifests of a pipeline's revision, and of a run. A ConfigMap holds one file with one JSON text an object, which
+//! is YAML as well. It is never changed.
+//!
+//! Only what a pod acts on is in it. So a change of anything else, the number of pods for example, is no new revision, and nothing that
+//! is for the operator alone reaches a pod.
 
-use super::{BuildError, metadata, owner_reference};
+use super::{BuildError, metadata, owner_reference, stamped};
 use crate::names;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::ResourceExt;
-use penstock_crds::{GROUP, IngestRun, KafkaConnection, Pipeline, PipelineSpec, VERSION, indexers::Versioning};
-use serde::{Serialize, de::DeserializeOwned};
+use kube::{Resource, ResourceExt};
+use penstock_crds::{
+    GROUP, IngestRun, KafkaConnection, Pipeline, PipelineSpec, VERSION,
+    indexers::Versioning,
+    kafka_connection::TopicPolicy,
+    pool::{Pool, Scaling},
+    topics::{Topic, Topics},
+    values::FreeObject,
+};
+use serde::Serialize;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write};
 
-/// The largest text: etcd takes little more in one object.
-const LARGEST: usize = 1_000_000;
-/// The file of a pipeline and its connection.
-const PIPELINE: &str = "pipeline.yaml";
-const CONNECTION: &str = "kafka-connection.yaml";
-const RUN: &str = "run.yaml";
+/// Bytes that a ConfigMap takes.
+pub const LARGEST: usize = 1 << 20;
+/// The file of a revision.
+const PIPELINE_FILE: &str = "pipeline.yaml";
+/// The file of a run.
+const RUN_FILE: &str = "run.yaml";
+/// Between two objects of a file. In JSON no line of a text begins with it.
+const SEPARATOR: &str = "\n---\n";
+/// The largest `versionGeneration` that the schema takes.
+const LARGEST_GENERATION: u32 = (1 << 27) - 1;
 
-/// A revision of a pipeline: what its pods read, and the image.
+/// A revision of a pipeline: what its pods read, and their image.
 #[derive(Clone, Debug)]
 pub struct Revision {
-    /// Its name: it follows from what it is made of.
+    /// Its name. It follows from what it is made of.
     pub name: String,
     /// Where it is written down.
     pub config_map: ConfigMap,
-    /// What it is made of.
+    /// What it is made of, as read back from there.
     pub content: RevisionContent,
 }
 
 /// What a revision is made of.
 #[derive(Clone, Debug)]
 pub struct RevisionContent {
-    /// The pipeline.
+    /// The pipeline, as far as its pods need it.
     pub pipeline: Pipeline,
     /// Its Kafka, if it has one.
     pub connection: Option<KafkaConnection>,
@@ -38,7 +53,8 @@ pub struct RevisionContent {
     pub image: String,
 }
 
-/// The revision of a pipeline as it is now.
+/// The revision of a pipeline as it is now. `version_generation` is for indexers that take document versions from places in a topic,
+/// unless the Pipeline says one itself.
 ///
 /// # Errors
 /// It does not fit into a ConfigMap.
@@ -48,110 +64,207 @@ pub fn pipeline_revision(
     version_generation: Option<i64>,
     image: &str,
 ) -> Result<Revision, BuildError> {
-    let mut files = BTreeMap::from([(PIPELINE.to_owned(), pipeline_text(pipeline, version_generation)?)]);
-    if let Some(connection) = connection {
-        files.insert(CONNECTION.to_owned(), connection_text(connection)?);
-    }
-    let made_of: String = files.values().map(String::as_str).chain([image]).collect::<Vec<_>>().join("\n");
-    let revision = names::hash(made_of.as_bytes());
     let name = pipeline.name_any();
-    let mut config_map = config_map(&name, names::revision_config_map(&name, &revision), pipeline, files)?;
-    config_map.metadata.labels = Some(names::pipeline_labels(&name, "manifests"));
+    let mut spec = for_pods(&pipeline.spec);
+    if spec.indexer.version_generation.is_none() && connection.is_some() && takes_versions_from_places(&spec) {
+        spec.indexer.version_generation = version_generation.and_then(to_generation);
+    }
+    let mut texts = vec![pipeline_text(pipeline, spec)?];
+    texts.extend(connection.map(connection_text).transpose()?);
+    let text = file(texts);
+    let revision = names::hash(format!("{text}\n{image}").as_bytes());
+    let labels = names::pipeline_labels(&name, "manifests");
+    let mut config_map = config_map(pipeline, names::revision_config_map(&name, &revision), labels, (PIPELINE_FILE, text))?;
     config_map.annotations_mut().insert(names::IMAGE.to_owned(), image.to_owned());
+    config_map.annotations_mut().insert(names::REVISION.to_owned(), revision.clone());
+    let config_map = stamped(config_map)?;
     let content = RevisionContent::parse(&config_map)?;
     Ok(Revision { name: revision, config_map, content })
 }
 
 impl RevisionContent {
-    /// Reads a revision back.
+    /// Reads back what a revision is made of.
     ///
     /// # Errors
-    /// Somebody else wrote it, or another version of the operator that knew more.
+    /// Somebody else wrote it, or a version of the operator that this one does not understand.
     pub fn parse(config_map: &ConfigMap) -> Result<Self, BuildError> {
-        let unreadable = |reason: &str| BuildError::Unreadable { name: config_map.name_any(), reason: reason.to_owned() };
-        let image = config_map.annotations().get(names::IMAGE).ok_or_else(|| unreadable("it names no image"))?.clone();
-        let pipeline = file(config_map, PIPELINE)?.ok_or_else(|| unreadable("it holds no pipeline"))?;
-        Ok(Self { pipeline, connection: file(config_map, CONNECTION)?, image })
+        let image = config_map.annotations().get(names::IMAGE).ok_or_else(|| unreadable(config_map, "it names no image"))?;
+        let mut contents = contents(config_map, PIPELINE_FILE, image)?;
+        match (contents.pop(), contents.is_empty()) {
+            (Some(content), true) => Ok(content),
+            _ => Err(unreadable(config_map, "it does not hold exactly one Pipeline")),
+        }
     }
 }
 
-/// What the publishers of a run read: the run, and its pipelines as they were when it began.
+/// What the publishers of a run read: the run, and its pipelines as they are when it begins. Whether it is suspended or cancelled is
+/// not in it: that changes, and publishers are told by their control folder.
 ///
 /// # Errors
 /// It does not fit into a ConfigMap.
 pub fn run_manifests(run: &IngestRun, pipelines: &[RevisionContent]) -> Result<ConfigMap, BuildError> {
     let mut spec = run.spec.clone();
-    // these change while it runs: the publisher is told by its control folder
     (spec.suspend, spec.cancel) = (false, false);
-    let mut files = BTreeMap::from([(RUN.to_owned(), text("IngestRun", run, &spec)?)]);
+    let name = run.name_any();
+    // several connectors may use one pipeline, and several pipelines one connection
+    let mut texts = BTreeMap::new();
     for content in pipelines {
-        files
-            .insert(format!("pipeline-{}.yaml", content.pipeline.name_any()), text("Pipeline", &content.pipeline, &content.pipeline.spec)?);
+        texts.insert((0, content.pipeline.name_any()), pipeline_text(&content.pipeline, content.pipeline.spec.clone())?);
         if let Some(connection) = &content.connection {
-            files.insert(format!("kafka-connection-{}.yaml", connection.name_any()), connection_text(connection)?);
+            texts.insert((1, connection.name_any()), connection_text(connection)?);
         }
     }
-    let name = run.name_any();
-    let mut config_map = config_map(&name, names::run_config_map(&name), run, files)?;
-    config_map.metadata.labels = Some(names::run_labels(&name));
-    Ok(config_map)
+    let text = file([text(run, &spec)?].into_iter().chain(texts.into_values()));
+    stamped(config_map(run, names::run_config_map(&name), names::run_labels(&name, "manifests"), (RUN_FILE, text))?)
 }
 
-fn config_map<K: kube::Resource<DynamicType = ()>>(
-    of: &str,
-    name: String,
+/// Reads back the pipelines of a run, as they were when it began. `image` is that of the run.
+///
+/// # Errors
+/// Somebody else wrote it, or a version of the operator that this one does not understand.
+pub fn parse_run_manifests(config_map: &ConfigMap, image: &str) -> Result<Vec<RevisionContent>, BuildError> {
+    contents(config_map, RUN_FILE, image)
+}
+
+/// The pipelines of a file, each with its connection.
+fn contents(config_map: &ConfigMap, file: &str, image: &str) -> Result<Vec<RevisionContent>, BuildError> {
+    let text =
+        config_map.data.as_ref().and_then(|data| data.get(file)).ok_or_else(|| unreadable(config_map, &format!("it has no {file}")))?;
+    let (mut pipelines, mut connections): (Vec<Pipeline>, Vec<KafkaConnection>) = Default::default();
+    let not_understood = |error: serde_json::Error| unreadable(config_map, &format!("{file}: {error}"));
+    for text in text.split(SEPARATOR) {
+        let object: Value = serde_json::from_str(text).map_err(not_understood)?;
+        if object["kind"] == Pipeline::kind(&()).as_ref() {
+            pipelines.push(serde_json::from_value(object).map_err(not_understood)?);
+        } else if object["kind"] == KafkaConnection::kind(&()).as_ref() {
+            connections.push(serde_json::from_value(object).map_err(not_understood)?);
+        }
+    }
+    let content = |mut pipeline: Pipeline| {
+        pools(&mut pipeline.spec).for_each(|pool| texts_of_patches(pool, &unescape));
+        let reference = pipeline.spec.kafka_ref.as_ref();
+        let connection =
+            reference.and_then(|reference| connections.iter().find(|connection| connection.name_any() == reference.name)).cloned();
+        match (reference, &connection) {
+            (Some(reference), None) => Err(unreadable(config_map, &format!("it does not hold KafkaConnection {}", reference.name))),
+            _ => Ok(RevisionContent { pipeline, connection, image: image.to_owned() }),
+        }
+    };
+    pipelines.into_iter().map(content).collect()
+}
+
+fn unreadable(config_map: &ConfigMap, reason: &str) -> BuildError {
+    BuildError::Unreadable { name: config_map.name_any(), reason: reason.to_owned() }
+}
+
+fn config_map<K: Resource<DynamicType = ()>>(
     owner: &K,
-    data: BTreeMap<String, String>,
+    name: String,
+    labels: BTreeMap<String, String>,
+    (file, text): (&str, String),
 ) -> Result<ConfigMap, BuildError> {
-    let bytes = data.values().map(String::len).sum();
-    if bytes > LARGEST {
-        return Err(BuildError::TooLarge { name: of.to_owned(), bytes });
+    if text.len() > LARGEST {
+        return Err(BuildError::TooLarge { name: format!("{} {}", K::kind(&()), owner.name_any()), bytes: text.len() });
     }
-    let metadata = metadata(name, owner.meta().namespace.clone(), BTreeMap::new(), &owner_reference(owner));
-    Ok(ConfigMap { metadata, data: Some(data), immutable: Some(true), ..ConfigMap::default() })
+    Ok(ConfigMap {
+        metadata: metadata(name, owner.namespace(), labels, &owner_reference(owner)),
+        data: Some([(file.to_owned(), text)].into()),
+        immutable: Some(true),
+        ..ConfigMap::default()
+    })
 }
 
-fn file<T: DeserializeOwned>(config_map: &ConfigMap, name: &str) -> Result<Option<T>, BuildError> {
-    let Some(text) = config_map.data.as_ref().and_then(|data| data.get(name)) else { return Ok(None) };
-    let read = serde_json::from_str(text);
-    read.map(Some).map_err(|error| BuildError::Unreadable { name: config_map.name_any(), reason: format!("{name}: {error}") })
-}
-
-fn pipeline_text(pipeline: &Pipeline, version_generation: Option<i64>) -> Result<String, BuildError> {
-    let mut spec = pipeline.spec.clone();
-    // these change without a new revision
+/// What a pod acts on. How many pods there are, when they change and what becomes of topics is the operator's.
+fn for_pods(spec: &PipelineSpec) -> PipelineSpec {
+    let mut spec = spec.clone();
     spec.suspend = false;
-    spec.workers.replicas = None;
-    if let Some(indexers) = &mut spec.indexers {
-        indexers.replicas = None;
+    spec.partition_increase = Default::default();
+    spec.rollout = Default::default();
+    // pods take the partitions that they find: the operator sees to it that there are enough
+    spec.partitions = spec.partitions.map(|_| 1);
+    let name_only =
+        |topic: Option<Topic>| topic.filter(|topic| topic.name.is_some()).map(|topic| Topic { config: BTreeMap::new(), ..topic });
+    let Topics { source, dest, fail, .. } = spec.topics;
+    spec.topics = Topics { source: name_only(source), dest: name_only(dest), fail: name_only(fail), ..Topics::default() };
+    for pool in pools(&mut spec) {
+        pool.replicas = None;
+        pool.scaling = Scaling::default();
     }
-    if spec.indexer.version_generation.is_none() && uses_places(&spec) {
-        spec.indexer.version_generation = version_generation.and_then(|generation| u32::try_from(generation).ok());
-    }
-    text("Pipeline", pipeline, &spec)
+    spec
 }
 
-/// Whether document versions are taken from places in a topic.
-fn uses_places(spec: &PipelineSpec) -> bool {
+fn pools(spec: &mut PipelineSpec) -> impl Iterator<Item = &mut Pool> {
+    [&mut spec.workers].into_iter().chain(&mut spec.indexers)
+}
+
+fn takes_versions_from_places(spec: &PipelineSpec) -> bool {
     spec.indexer.versioning == Some(Versioning::External) && spec.indexer.version_field.is_none()
 }
 
-fn connection_text(connection: &KafkaConnection) -> Result<String, BuildError> {
-    let mut spec = connection.spec.clone();
-    // pods need no right to make or delete topics
-    spec.admin_sasl = None;
-    text("KafkaConnection", connection, &spec)
+fn to_generation(generation: i64) -> Option<u32> {
+    u32::try_from(generation).ok().filter(|generation| (1..=LARGEST_GENERATION).contains(generation))
 }
 
-/// An object as a manifest.
-fn text<K: ResourceExt, S: Serialize>(kind: &str, object: &K, spec: &S) -> Result<String, BuildError> {
-    let render = |source| BuildError::Render { name: format!("{kind} {}", object.name_any()), source };
-    let spec: Value = serde_json::to_value(spec).map_err(render)?;
+/// A `${NAME}` of a patch belongs to the program that the patch adds. Escaped, it is not looked for in the environment of `penstock`,
+/// which has no use for patches.
+fn pipeline_text(pipeline: &Pipeline, mut spec: PipelineSpec) -> Result<String, BuildError> {
+    pools(&mut spec).for_each(|pool| texts_of_patches(pool, &|text| unescape(text).replace("${", "$${")));
+    text(pipeline, &spec)
+}
+
+fn unescape(text: &str) -> String {
+    text.replace("$${", "${")
+}
+
+fn texts_of_patches(pool: &mut Pool, change: &dyn Fn(&str) -> String) {
+    fn walk(value: &mut Value, change: &dyn Fn(&str) -> String) {
+        match value {
+            Value::String(text) => *text = change(text),
+            Value::Array(items) => items.iter_mut().for_each(|item| walk(item, change)),
+            Value::Object(fields) => fields.values_mut().for_each(|field| walk(field, change)),
+            _ => {}
+        }
+    }
+    for FreeObject(patch) in &mut pool.pod_patches {
+        patch.values_mut().for_each(|value| walk(value, change));
+    }
+}
+
+/// What pods need to reach Kafka; they make no topics, and have no right to.
+fn connection_text(connection: &KafkaConnection) -> Result<String, BuildError> {
+    let mut spec = connection.spec.clone();
+    spec.admin_sasl = None;
+    let name_prefix = std::mem::take(&mut spec.topics.name_prefix);
+    spec.topics = TopicPolicy { name_prefix, ..TopicPolicy::default() };
+    text(connection, &spec)
+}
+
+/// An object as a manifest: nothing of its metadata but name and namespace.
+fn text<K: Resource<DynamicType = ()>, S: Serialize>(object: &K, spec: &S) -> Result<String, BuildError> {
+    let kind = K::kind(&());
     let manifest = json!({
         "apiVersion": format!("{GROUP}/{VERSION}"),
         "kind": kind,
         "metadata": {"name": object.name_any(), "namespace": object.namespace()},
-        "spec": spec,
+        "spec": serde_json::to_value(spec).map_err(|source| BuildError::Render { name: format!("{kind} {}", object.name_any()), source })?,
     });
-    serde_json::to_string_pretty(&manifest).map_err(render)
+    Ok(printable(&format!("{manifest:#}")))
+}
+
+fn file(texts: impl IntoIterator<Item = String>) -> String {
+    texts.into_iter().collect::<Vec<_>>().join(SEPARATOR) + "\n"
+}
+
+/// Escapes what JSON allows in a text and YAML does not, or takes for the end of a line.
+fn printable(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for char in json.chars() {
+        match char {
+            '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => {
+                write!(text, "\\u{:04x}", u32::from(char)).expect("a String takes everything");
+            }
+            _ => text.push(char),
+        }
+    }
+    text
 }

@@ -1,129 +1,241 @@
-//! Partial pod templates of the user, merged over the generated one as Kubernetes merges strategically: maps are merged, lists of
-//! things with a key by that key, other lists and scalars replaced; `null` removes.
+//! Partial pod templates of the user, merged over the generated one in order, as Kubernetes merges strategically: maps field by field,
+//! containers by name, volumes, variables, mounts and the like by their key with the whole entry replaced, tolerations added, other
+//! lists and values replaced; `null` removes.
+//!
+//! A patch is compared with the type of a pod template before it is merged, so a field that Kubernetes would pass over is reported.
 
 use super::BuildError;
+use crate::names;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use penstock_crds::values::FreeObject;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-/// By which field the elements of a list are told apart.
-fn key_of(list: &str) -> Option<&'static str> {
-    match list {
-        "containers" | "initContainers" | "volumes" | "env" | "imagePullSecrets" => Some("name"),
-        "volumeMounts" => Some("mountPath"),
-        "ports" => Some("containerPort"),
-        "hostAliases" => Some("ip"),
-        "topologySpreadConstraints" => Some("topologyKey"),
-        _ => None,
+/// How the entries of a list come together.
+enum Merge {
+    /// Entries with the same value of this field are merged.
+    Entries(&'static str),
+    /// An entry takes the place of the one with the same value of this field.
+    Whole(&'static str),
+    /// All are added.
+    Append,
+    /// The list takes the place of the other.
+    Replace,
+}
+
+impl Merge {
+    fn of(list: &str) -> Self {
+        match list {
+            "containers" | "initContainers" => Self::Entries("name"),
+            // a volume or a variable has one source: two merged ones would have two
+            "env" | "imagePullSecrets" | "resourceClaims" | "volumes" => Self::Whole("name"),
+            "volumeMounts" => Self::Whole("mountPath"),
+            "volumeDevices" => Self::Whole("devicePath"),
+            "ports" => Self::Whole("containerPort"),
+            "hostAliases" => Self::Whole("ip"),
+            "topologySpreadConstraints" => Self::Whole("topologyKey"),
+            "tolerations" => Self::Append,
+            _ => Self::Replace,
+        }
     }
 }
 
-/// Merges patches in order. `path` says where they stand.
+/// Merges patches over a template. `path` says where they stand, for example `spec.workers.podPatches`.
 ///
 /// # Errors
-/// What comes out is no pod template.
+/// A patch is no part of a pod template, or takes away what the operator relies on.
 pub fn apply(template: PodTemplateSpec, patches: &[FreeObject], path: &str) -> Result<PodTemplateSpec, BuildError> {
     if patches.is_empty() {
         return Ok(template);
     }
     let render = |source| BuildError::Render { name: path.to_owned(), source };
-    let mut merged = serde_json::to_value(template).map_err(render)?;
+    let generated = serde_json::to_value(template).map_err(render)?;
+    let mut merged = generated.clone();
     for (index, patch) in patches.iter().enumerate() {
-        let at = format!("{path}.podPatches[{index}]");
-        merge_map(&mut merged, &patch.0, &at)?;
-        // each alone, so that the one at fault is named
-        if let Err(error) = serde_json::from_value::<PodTemplateSpec>(merged.clone()) {
-            return Err(BuildError::Patch { path: at, reason: format!("is no part of a pod template: {error}") });
-        }
+        let path = format!("{path}[{index}]");
+        let mut patch = Value::Object(patch.0.clone());
+        quantities_to_text(&mut patch);
+        check_type(&without_nulls(&patch), &path)?;
+        merge_field(&mut merged, &patch, &path)?;
+        check_kept(&generated, &merged, &path)?;
     }
     serde_json::from_value(merged).map_err(render)
 }
 
-fn merge_map(target: &mut Value, patch: &Map<String, Value>, path: &str) -> Result<(), BuildError> {
-    let Value::Object(target) = target else {
-        *target = Value::Object(Map::new());
-        return merge_map(target, patch, path);
+fn fault(path: &str, reason: impl Into<String>) -> BuildError {
+    BuildError::Patch { path: path.to_owned(), reason: reason.into() }
+}
+
+fn merge_field(target: &mut Value, patch: &Value, path: &str) -> Result<(), BuildError> {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return Ok(());
     };
-    for (name, patch) in patch {
-        let at = format!("{path}.{name}");
-        match (patch, key_of(name)) {
-            (Value::Null, _) => drop(target.remove(name)),
-            (Value::Object(patch), _) => merge_map(target.entry(name.clone()).or_insert(Value::Null), patch, &at)?,
-            (Value::Array(patch), Some(key)) => merge_list(target.entry(name.clone()).or_insert(Value::Null), patch, key, &at)?,
-            // the user's come on top of ours
-            (Value::Array(patch), None) if name == "tolerations" => match target.entry(name.clone()).or_insert(Value::Null) {
-                Value::Array(target) => target.extend(patch.iter().cloned()),
-                target => *target = Value::Array(patch.clone()),
-            },
-            (patch, _) => drop(target.insert(name.clone(), patch.clone())),
+    if !target.is_object() {
+        *target = json!({});
+    }
+    let Value::Object(target) = target else { return Ok(()) };
+    for (field, patch) in patch {
+        let path = format!("{path}.{field}");
+        match patch {
+            Value::Null => drop(target.remove(field)),
+            Value::Array(patch) => merge_list(target, field, patch, &path)?,
+            _ => merge_field(target.entry(field).or_insert(Value::Null), patch, &path)?,
         }
     }
     Ok(())
 }
 
-fn merge_list(target: &mut Value, patch: &[Value], key: &str, path: &str) -> Result<(), BuildError> {
-    if !target.is_array() {
-        *target = Value::Array(Vec::new());
-    }
-    let Value::Array(target) = target else { return Ok(()) };
-    for (index, element) in patch.iter().enumerate() {
-        let at = format!("{path}[{index}]");
-        let (Value::Object(element), Some(id)) = (element, element.get(key)) else {
-            return Err(BuildError::Patch { path: at, reason: format!("has no `{key}`, by which it is merged") });
-        };
-        match target.iter_mut().find(|present| present.get(key) == Some(id)) {
-            Some(present) => merge_map(present, element, &at)?,
-            None => target.push(Value::Object(element.clone())),
+fn merge_list(target: &mut Map<String, Value>, field: &str, patch: &[Value], path: &str) -> Result<(), BuildError> {
+    let target = target.entry(field).or_insert_with(|| json!([]));
+    let bare = || patch.iter().map(without_nulls);
+    let Value::Array(entries) = target else {
+        *target = bare().collect();
+        return Ok(());
+    };
+    let (key, whole) = match Merge::of(field) {
+        Merge::Entries(key) => (key, false),
+        Merge::Whole(key) => (key, true),
+        Merge::Append => {
+            entries.extend(bare());
+            return Ok(());
         }
+        Merge::Replace => {
+            *entries = bare().collect();
+            return Ok(());
+        }
+    };
+    for (index, patch) in patch.iter().enumerate() {
+        let path = format!("{path}[{index}]");
+        let id = patch.get(key).ok_or_else(|| fault(&path, format!("has no `{key}`, by which it is merged: add it")))?;
+        match entries.iter_mut().find(|entry| entry.get(key) == Some(id)) {
+            Some(entry) if whole => *entry = without_nulls(patch),
+            Some(entry) => merge_field(entry, patch, &path)?,
+            None => entries.push(without_nulls(patch)),
+        }
+    }
+    Ok(())
+}
+
+/// A value as it is where there is nothing that its nulls could remove.
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            fields.iter().filter(|(_, value)| !value.is_null()).map(|(field, value)| (field.clone(), without_nulls(value))).collect()
+        }
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        value => value.clone(),
+    }
+}
+
+/// Kubernetes takes a number where a quantity is meant (`cpu: 2`), the type of it does not.
+fn quantities_to_text(value: &mut Value) {
+    let to_text = |value: &mut Value| {
+        if value.is_number() {
+            *value = value.to_string().into();
+        }
+    };
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(quantities_to_text),
+        Value::Object(fields) => {
+            for (field, value) in fields {
+                match (field.as_str(), value) {
+                    ("limits" | "requests", Value::Object(amounts)) => amounts.values_mut().for_each(to_text),
+                    ("sizeLimit" | "divisor", value) => to_text(value),
+                    (_, value) => quantities_to_text(value),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Whether a patch is part of a pod template: every value has the right type, every field exists.
+fn check_type(patch: &Value, path: &str) -> Result<(), BuildError> {
+    match serde_json::from_value::<PodTemplateSpec>(patch.clone()).and_then(serde_json::to_value) {
+        Ok(known) => check_known(patch, &known, path),
+        Err(error) => Err(wrong_type(patch, path).unwrap_or_else(|| fault(path, format!("is no part of a pod template: {error}")))),
+    }
+}
+
+/// What the type does not know is not there any more after it was read.
+fn check_known(patch: &Value, known: &Value, path: &str) -> Result<(), BuildError> {
+    match (patch, known) {
+        (Value::Object(patch), Value::Object(known)) => patch.iter().try_for_each(|(field, value)| {
+            let path = format!("{path}.{field}");
+            match known.get(field) {
+                Some(known) => check_known(value, known, &path),
+                None => Err(fault(&path, "is no field of a pod template; correct or remove it")),
+            }
+        }),
+        (Value::Array(patch), Value::Array(known)) => patch
+            .iter()
+            .zip(known)
+            .enumerate()
+            .try_for_each(|(index, (patch, known))| check_known(patch, known, &format!("{path}[{index}]"))),
+        _ => Ok(()),
+    }
+}
+
+/// A step on the way to a value.
+#[derive(Clone, Debug)]
+enum Step<'a> {
+    Field(&'a str),
+    Item(usize),
+}
+
+/// The first value of the wrong type. The type does not say where that is, so the values are tried one by one, each alone in the
+/// place where it stands.
+fn wrong_type(patch: &Value, path: &str) -> Option<BuildError> {
+    let mut leaves = Vec::new();
+    find_leaves(patch, &mut Vec::new(), &mut leaves);
+    leaves.into_iter().find_map(|(steps, value)| {
+        let alone = steps.iter().rev().fold(value.clone(), |inner, step| match step {
+            Step::Field(field) => json!({ *field: inner }),
+            Step::Item(_) => json!([inner]),
+        });
+        let error = serde_json::from_value::<PodTemplateSpec>(alone).err()?;
+        let place = steps.iter().fold(path.to_owned(), |path, step| match step {
+            Step::Field(field) => format!("{path}.{field}"),
+            Step::Item(index) => format!("{path}[{index}]"),
+        });
+        Some(fault(&place, format!("does not fit into a pod template: {error}")))
+    })
+}
+
+/// All values that hold no others.
+fn find_leaves<'a>(value: &'a Value, steps: &mut Vec<Step<'a>>, leaves: &mut Vec<(Vec<Step<'a>>, &'a Value)>) {
+    let mut deeper = |step, value| {
+        steps.push(step);
+        find_leaves(value, steps, leaves);
+        steps.pop();
+    };
+    match value {
+        Value::Object(fields) if !fields.is_empty() => fields.iter().for_each(|(field, value)| deeper(Step::Field(field), value)),
+        Value::Array(items) if !items.is_empty() => items.iter().enumerate().for_each(|(index, item)| deeper(Step::Item(index), item)),
+        _ => leaves.push((steps.clone(), value)),
+    }
+}
+
+/// What the operator relies on is still there: the labels that pods are found by, the restart policy, the container.
+fn check_kept(generated: &Value, merged: &Value, path: &str) -> Result<(), BuildError> {
+    let labels = generated["metadata"]["labels"].as_object().into_iter().flatten();
+    for (label, value) in labels {
+        if merged["metadata"]["labels"].get(label) != Some(value) {
+            return Err(fault(&format!("{path}.metadata.labels"), format!("`{label}` belongs to the operator: use a label of your own")));
+        }
+    }
+    if merged["spec"]["restartPolicy"] != generated["spec"]["restartPolicy"] {
+        return Err(fault(&format!("{path}.spec.restartPolicy"), "is decided by the operator: remove it"));
+    }
+    let mut containers = merged["spec"]["containers"].as_array().into_iter().flatten();
+    if !containers.any(|container| container["name"] == names::CONTAINER) {
+        return Err(fault(
+            &format!("{path}.spec.containers"),
+            format!("the container `{}` must stay: patch it by its name", names::CONTAINER),
+        ));
     }
     Ok(())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn merged(patches: Value) -> Result<Value, String> {
-        let template = json!({"metadata": {"labels": {"a": "1"}}, "spec": {
-            "containers": [{"name": "penstock", "image": "i", "args": ["worker"], "env": [{"name": "A", "value": "1"}],
-                "volumeMounts": [{"name": "work", "mountPath": "/work"}]}],
-            "volumes": [{"name": "work", "emptyDir": {}}],
-            "tolerations": [{"key": "a", "operator": "Exists"}]}});
-        let template = serde_json::from_value(template).expect("a template");
-        let patches: Vec<FreeObject> = serde_json::from_value(patches).expect("patches");
-        apply(template, &patches, "spec.workers")
-            .map(|merged| serde_json::to_value(merged).expect("JSON"))
-            .map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn things_with_a_key_are_merged_and_others_replaced() {
-        let merged = merged(json!([
-            {"metadata": {"labels": {"team": "shop"}}, "spec": {"nodeSelector": {"pool": "ingest"}, "priorityClassName": "low"}},
-            {"spec": {"containers": [{"name": "penstock", "env": [{"name": "B", "value": "2"}, {"name": "A", "value": "3"}]},
-                    {"name": "proxy", "image": "p"}],
-                "volumes": [{"name": "work", "emptyDir": null, "persistentVolumeClaim": {"claimName": "data"}}],
-                "tolerations": [{"key": "b", "operator": "Exists"}], "priorityClassName": "high"}}
-        ]))
-        .expect("they fit");
-        let spec = &merged["spec"];
-        assert_eq!(merged["metadata"]["labels"], json!({"a": "1", "team": "shop"}));
-        assert_eq!(spec["containers"][0]["env"], json!([{"name": "A", "value": "3"}, {"name": "B", "value": "2"}]));
-        assert_eq!((&spec["containers"][0]["image"], &spec["containers"][1]["name"]), (&json!("i"), &json!("proxy")));
-        assert_eq!(spec["volumes"], json!([{"name": "work", "persistentVolumeClaim": {"claimName": "data"}}]));
-        assert_eq!(spec["tolerations"].as_array().map(Vec::len), Some(2));
-        assert_eq!((&spec["nodeSelector"]["pool"], &spec["priorityClassName"]), (&json!("ingest"), &json!("high")));
-    }
-
-    #[test]
-    fn a_patch_that_does_not_fit_is_named() {
-        for (patches, says) in [
-            (json!([{}, {"spec": {"containers": [{"image": "x"}]}}]), "spec.workers.podPatches[1].spec.containers[0]: has no `name`"),
-            (json!([{"spec": {"nodeSelector": "x"}}]), "spec.workers.podPatches[0]: is no part of a pod template"),
-        ] {
-            let error = merged(patches).expect_err(says);
-            assert!(error.starts_with(says), "{error}");
-        }
-    }
-}
+mod tests;

@@ -1,39 +1,29 @@
-//! What all of our pods have in common: one container that cannot do more than it must, the manifests and secrets that it reads,
+//! What all of our pods have in common: one container that cannot do more than it must, the manifests and Secrets that it reads,
 //! probes by heartbeat.
 
-use super::{BuildError, Settings, patches};
+use super::{BuildError, SecretKeys, Settings, patches};
 use crate::names;
 use k8s_openapi::{
     api::core::v1::{
         Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EmptyDirVolumeSource, ExecAction, HTTPGetAction, KeyToPath,
-        LocalObjectReference, PodSecurityContext, PodSpec, PodTemplateSpec, Probe, ResourceRequirements, SeccompProfile,
-        SecretVolumeSource, SecurityContext, Volume, VolumeMount,
+        LocalObjectReference, PodSecurityContext, PodSpec, PodTemplateSpec, Probe, ProjectedVolumeSource, ResourceRequirements,
+        SeccompProfile, SecretProjection, SecretVolumeSource, SecurityContext, Volume, VolumeMount, VolumeProjection,
     },
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
 };
 use penstock_crds::{
     pool::Pool,
-    values::{Quantity as Size, Resources, SecretKeyRef},
+    values::{Quantity as Size, Resources},
 };
-use serde_json::Value;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
-const MANIFESTS: &str = "/etc/penstock/manifests";
-const SECRETS: &str = "/etc/penstock/secrets";
-const CONTROL: &str = "/etc/penstock/control";
-const HEARTBEAT: &str = "/run/penstock/heartbeat";
-/// Where relative paths start.
-const WORK: &str = "/work";
-/// Where the result of a publisher goes: Kubernetes keeps it beyond the pod's end.
-pub const RESULT: &str = "/dev/termination-log";
-/// A user of nobody's.
+/// A user that nobody is. Its group owns the volumes.
 const USER: i64 = 65_532;
-/// How old a heartbeat may be.
+/// Files of Secrets are read by that group and nobody else.
+const SECRET_MODE: i32 = 0o440;
+/// How old a heartbeat may be; it is written twice a second.
 const MAX_AGE: &str = "30s";
-/// How much longer than its own grace period a process may take to end.
+/// Time to leave groups and write the result after the process's own grace period.
 const MARGIN: Duration = Duration::from_secs(15);
 
 /// What a pod is made of.
@@ -42,60 +32,43 @@ pub struct Pod<'a> {
     pub labels: BTreeMap<String, String>,
     /// Its annotations.
     pub annotations: BTreeMap<String, String>,
-    /// Command and arguments, but for those that all have.
+    /// The command of `penstock`.
+    pub command: &'static str,
+    /// The arguments of that command, but for those that all have.
     pub arguments: Vec<String>,
     /// The ConfigMap with its manifests.
     pub manifests: String,
-    /// The manifests themselves: what they name is mounted.
-    pub texts: Vec<&'a str>,
-    /// The Secret with its orders.
+    /// The Secrets that it reads.
+    pub secrets: SecretKeys,
+    /// The Secret with what it is wanted to do.
     pub control: Option<String>,
     /// What the user says of it.
     pub pool: &'a Pool,
-    /// Where that stands.
-    pub path: &'a str,
-    /// Whether it is started again when it ends.
-    pub restart: bool,
-    /// The image.
+    /// Where that stands, for example `spec.workers`.
+    pub pool_path: &'static str,
+    /// Whether Kubernetes starts it again.
+    pub restart_policy: &'static str,
+    /// Its image.
     pub image: &'a str,
 }
 
 impl Pod<'_> {
     /// The template, with the user's patches.
     pub fn build(self, settings: &Settings) -> Result<PodTemplateSpec, BuildError> {
-        let mut volumes = vec![
-            Volume {
-                name: "manifests".into(),
-                config_map: Some(ConfigMapVolumeSource { name: self.manifests.clone(), ..ConfigMapVolumeSource::default() }),
-                ..Volume::default()
-            },
-            empty("run"),
-            empty("tmp"),
-            empty("work"),
-        ];
-        let mut mounts = vec![read_only("manifests", MANIFESTS), mount("run", "/run/penstock"), mount("tmp", "/tmp"), mount("work", WORK)];
-        for (index, (name, keys)) in secrets(&self.texts).into_iter().enumerate() {
-            let volume = format!("secret-{index}");
-            mounts.push(read_only(&volume, &format!("{SECRETS}/{name}")));
-            let items = keys.into_iter().map(|key| KeyToPath { path: key.clone(), key, ..KeyToPath::default() }).collect();
-            volumes.push(secret(volume, name, Some(items)));
-        }
-        if let Some(control) = &self.control {
-            mounts.push(read_only("control", CONTROL));
-            volumes.push(secret("control".into(), control.clone(), None));
-        }
-        let pull_secrets = settings.image_pull_secrets.iter().map(|name| LocalObjectReference { name: name.clone() }).collect::<Vec<_>>();
-        let grace = self.pool.termination_grace_period.get();
+        let (volumes, mounts) = self.volumes();
+        let pull_secrets: Vec<_> = settings.image_pull_secrets.iter().map(|name| LocalObjectReference { name: name.clone() }).collect();
         let spec = PodSpec {
             automount_service_account_token: Some(false),
             enable_service_links: Some(false),
-            restart_policy: Some(if self.restart { "Always" } else { "Never" }.into()),
-            termination_grace_period_seconds: i64::try_from((grace + MARGIN).as_secs()).ok(),
+            restart_policy: Some(self.restart_policy.into()),
+            termination_grace_period_seconds: Some(whole_seconds(self.pool.termination_grace_period.get() + MARGIN)),
             security_context: Some(PodSecurityContext {
                 run_as_non_root: Some(true),
                 run_as_user: Some(USER),
                 run_as_group: Some(USER),
                 fs_group: Some(USER),
+                // a large volume is not walked through at each start
+                fs_group_change_policy: Some("OnRootMismatch".into()),
                 seccomp_profile: Some(SeccompProfile { type_: "RuntimeDefault".into(), localhost_profile: None }),
                 ..PodSecurityContext::default()
             }),
@@ -104,50 +77,60 @@ impl Pod<'_> {
             volumes: Some(volumes),
             ..PodSpec::default()
         };
-        let metadata =
-            ObjectMeta { labels: Some(self.labels.clone()), annotations: Some(self.annotations.clone()), ..ObjectMeta::default() };
-        patches::apply(PodTemplateSpec { metadata: Some(metadata), spec: Some(spec) }, &self.pool.pod_patches, self.path)
+        let annotations = (!self.annotations.is_empty()).then_some(self.annotations);
+        let metadata = ObjectMeta { labels: Some(self.labels), annotations, ..ObjectMeta::default() };
+        let template = PodTemplateSpec { metadata: Some(metadata), spec: Some(spec) };
+        patches::apply(template, &self.pool.pod_patches, &format!("{}.podPatches", self.pool_path))
+    }
+
+    fn volumes(&self) -> (Vec<Volume>, Vec<VolumeMount>) {
+        let manifests = ConfigMapVolumeSource { name: self.manifests.clone(), ..ConfigMapVolumeSource::default() };
+        let mut volumes = vec![
+            Volume { name: "manifests".into(), config_map: Some(manifests), ..Volume::default() },
+            empty("work"),
+            empty("run"),
+            empty("tmp"),
+        ];
+        let mut mounts = vec![
+            read_only("manifests", names::MANIFESTS_DIR),
+            mount("work", names::WORK_DIR),
+            mount("run", names::RUN_DIR),
+            mount("tmp", "/tmp"),
+        ];
+        if !self.secrets.is_empty() {
+            let sources = self.secrets.iter().map(|(name, keys)| projection(name, keys.iter())).collect();
+            let projected =
+                ProjectedVolumeSource { default_mode: Some(SECRET_MODE), sources: Some(sources), ..ProjectedVolumeSource::default() };
+            volumes.push(Volume { name: "secrets".into(), projected: Some(projected), ..Volume::default() });
+            mounts.push(read_only("secrets", names::SECRETS_DIR));
+        }
+        if let Some(control) = &self.control {
+            let secret =
+                SecretVolumeSource { secret_name: Some(control.clone()), default_mode: Some(SECRET_MODE), ..SecretVolumeSource::default() };
+            volumes.push(Volume { name: "control".into(), secret: Some(secret), ..Volume::default() });
+            mounts.push(read_only("control", names::CONTROL_DIR));
+        }
+        (volumes, mounts)
     }
 
     fn container(&self, settings: &Settings, mounts: Vec<VolumeMount>) -> Container {
-        let grace = format!("{}s", self.pool.termination_grace_period.get().as_secs());
-        let common = [
-            MANIFESTS,
-            "--base-dir",
-            WORK,
-            "--secrets-dir",
-            SECRETS,
-            "--metrics-addr",
-            &format!("0.0.0.0:{}", names::PORT),
-            "--heartbeat-file",
-            HEARTBEAT,
-            "--log-format",
-            "json",
-            "--grace-period",
-            &grace,
-        ];
-        let mut arguments = self.arguments.clone();
-        arguments.splice(1..1, common.map(str::to_owned));
-        if self.control.is_some() {
-            arguments.extend(["--control-dir".to_owned(), CONTROL.to_owned()]);
-        }
-        if self.pool.exit_on_stuck {
-            arguments.push("--exit-on-stuck".into());
-        }
         Container {
             name: names::CONTAINER.into(),
             image: Some(self.image.to_owned()),
             image_pull_policy: settings.image_pull_policy.clone(),
-            args: Some(arguments),
-            working_dir: Some(WORK.into()),
+            command: Some(vec!["penstock".into()]),
+            args: Some(self.all_arguments()),
+            // the dead letter of a local run goes to the current folder
+            working_dir: Some(names::WORK_DIR.into()),
             ports: Some(vec![ContainerPort {
                 name: Some(names::PORT_NAME.into()),
                 container_port: i32::from(names::PORT),
+                protocol: Some("TCP".into()),
                 ..ContainerPort::default()
             }]),
             resources: self.pool.resources.as_ref().map(requirements),
             volume_mounts: Some(mounts),
-            // a process that is still starting, one that does not move, one that cannot take work
+            // one that does not begin, one that does not move, one that takes no work yet
             startup_probe: Some(Probe { period_seconds: Some(1), failure_threshold: Some(120), ..heartbeat() }),
             liveness_probe: Some(Probe { period_seconds: Some(10), failure_threshold: Some(3), ..heartbeat() }),
             readiness_probe: Some(Probe {
@@ -170,37 +153,38 @@ impl Pod<'_> {
             ..Container::default()
         }
     }
+
+    fn all_arguments(&self) -> Vec<String> {
+        let mut arguments = vec![self.command.to_owned(), names::MANIFESTS_DIR.to_owned()];
+        arguments.extend(self.arguments.iter().cloned());
+        let mut flag = |name: &str, value: &str| arguments.extend([name.to_owned(), value.to_owned()]);
+        flag("--base-dir", names::WORK_DIR);
+        flag("--secrets-dir", names::SECRETS_DIR);
+        if self.control.is_some() {
+            flag("--control-dir", names::CONTROL_DIR);
+        }
+        flag("--metrics-addr", &format!("0.0.0.0:{}", names::PORT));
+        flag("--heartbeat-file", names::HEARTBEAT_FILE);
+        flag("--log-format", "json");
+        flag("--grace-period", &self.pool.termination_grace_period.to_string());
+        if self.pool.exit_on_stuck {
+            arguments.push("--exit-on-stuck".into());
+        }
+        arguments
+    }
 }
 
 /// The image has no shell: the program itself looks at the heartbeat.
 fn heartbeat() -> Probe {
-    let command = ["penstock", "health", "--file", HEARTBEAT, "--max-age", MAX_AGE].map(str::to_owned).to_vec();
+    let command = ["penstock", "health", "--file", names::HEARTBEAT_FILE, "--max-age", MAX_AGE].map(str::to_owned).to_vec();
     Probe { exec: Some(ExecAction { command: Some(command) }), timeout_seconds: Some(5), ..Probe::default() }
 }
 
-/// The Secrets that texts name anywhere, each with the keys that are used.
-pub fn secrets(texts: &[&str]) -> BTreeMap<String, BTreeSet<String>> {
-    fn walk(value: &Value, found: &mut BTreeMap<String, BTreeSet<String>>) {
-        match value {
-            Value::Object(object) => {
-                if let Some(reference) = object.get("secretKeyRef")
-                    && let Ok(SecretKeyRef { name, key }) = serde_json::from_value(reference.clone())
-                {
-                    found.entry(name).or_default().insert(key);
-                }
-                object.values().for_each(|value| walk(value, found));
-            }
-            Value::Array(list) => list.iter().for_each(|value| walk(value, found)),
-            _ => {}
-        }
-    }
-    let mut found = BTreeMap::new();
-    for text in texts {
-        if let Ok(value) = serde_json::from_str(text) {
-            walk(&value, &mut found);
-        }
-    }
-    found
+/// The keys of a Secret as files `NAME/KEY`, and no other keys of it.
+fn projection<'a>(name: &str, keys: impl Iterator<Item = &'a String>) -> VolumeProjection {
+    let items = keys.map(|key| KeyToPath { key: key.clone(), path: format!("{name}/{key}"), ..KeyToPath::default() }).collect();
+    let secret = SecretProjection { name: name.to_owned(), items: Some(items), optional: None };
+    VolumeProjection { secret: Some(secret), ..VolumeProjection::default() }
 }
 
 fn requirements(resources: &Resources) -> ResourceRequirements {
@@ -214,16 +198,14 @@ fn requirements(resources: &Resources) -> ResourceRequirements {
     ResourceRequirements { requests: quantities(&resources.requests), limits: quantities(&resources.limits), claims: None }
 }
 
-fn empty(name: &str) -> Volume {
-    Volume { name: name.into(), empty_dir: Some(EmptyDirVolumeSource::default()), ..Volume::default() }
+/// Rounded up.
+fn whole_seconds(duration: Duration) -> i64 {
+    let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+    i64::try_from(seconds).unwrap_or(i64::MAX)
 }
 
-fn secret(volume: String, name: String, items: Option<Vec<KeyToPath>>) -> Volume {
-    Volume {
-        name: volume,
-        secret: Some(SecretVolumeSource { secret_name: Some(name), items, ..SecretVolumeSource::default() }),
-        ..Volume::default()
-    }
+fn empty(name: &str) -> Volume {
+    Volume { name: name.into(), empty_dir: Some(EmptyDirVolumeSource::default()), ..Volume::default() }
 }
 
 fn mount(name: &str, path: &str) -> VolumeMount {
