@@ -32,7 +32,7 @@ pub struct IngestScheduleSpec {
     #[x_kube(validation = Rule::new("self.matches('^\\\\s*(\\\\S+\\\\s+){4}\\\\S+\\\\s*$') || self.contains('TZ=')").message("not a cron expression: five fields are wanted, for example 15 2 * * *"))]
     pub schedule: Option<String>,
     /// Time zone of the schedule, for example `Europe/Berlin`. An hour that summer time leaves out is made up for after it;
-    /// one that it doubles counts once.
+    /// one that it doubles counts once, unless runs start in every hour.
     #[serde(default = "default_time_zone")]
     #[schemars(length(min = 1, max = 64))]
     #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$')").message("not a time zone: write for example UTC or Europe/Berlin"))]
@@ -47,7 +47,7 @@ pub struct IngestScheduleSpec {
     /// A run that could not be started within this time is left out. Without it it is started however late, once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starting_deadline: Option<Duration>,
-    /// Start nothing while this is true. Runs at work go on.
+    /// Start nothing while this is true; what is due meanwhile is left out. Runs at work go on.
     #[serde(default)]
     pub suspend: bool,
     /// How many runs that ended well are kept.

@@ -6,11 +6,12 @@ use crate::{
     ingest_run::Pollers,
     kafka::Observers,
     leadership::Leadership,
-    metrics::Metrics,
+    metrics::{Metrics, ObjectCounts},
     names::STATUS_MANAGER,
     reconciler::History,
     resources::{RevisionContent, Settings},
     status,
+    vitals::Vitals,
 };
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -27,7 +28,7 @@ use k8s_openapi::{
 use kube::{
     Api, Client, Resource,
     api::{PartialObjectMeta, Patch, PatchParams},
-    core::DeserializeGuard,
+    core::{DeserializeGuard, object::HasStatus},
     runtime::{
         events::{Event, EventType, Recorder},
         reflector::{ObjectRef, Store},
@@ -36,8 +37,8 @@ use kube::{
 use parking_lot::Mutex;
 use penstock::secrets::SecretText;
 use penstock_crds::{
-    IngestRun, IngestSchedule, KafkaConnection, Pipeline, ingest_run::IngestRunStatus, ingest_schedule::IngestScheduleStatus,
-    kafka_connection::KafkaConnectionStatus, pipeline::PipelineStatus, report::Wanted,
+    IngestRun, IngestSchedule, KafkaConnection, Pipeline, conditions::ConditionType, ingest_run::IngestRunStatus,
+    ingest_schedule::IngestScheduleStatus, kafka_connection::KafkaConnectionStatus, pipeline::PipelineStatus, report::Wanted,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
@@ -57,6 +58,8 @@ pub struct Shared {
     pub leadership: Leadership,
     /// Figures.
     pub metrics: Arc<Metrics>,
+    /// Signs of life.
+    pub vitals: Vitals,
     /// Failures and hurry of objects.
     pub history: History,
 }
@@ -87,6 +90,8 @@ pub struct Stores {
     pub pipelines: Objects<Pipeline>,
     /// Runs.
     pub runs: Objects<IngestRun>,
+    /// Schedules.
+    pub schedules: Objects<IngestSchedule>,
     /// Connections.
     pub connections: Objects<KafkaConnection>,
     /// Deployments of ours.
@@ -101,6 +106,31 @@ pub struct Stores {
     pub budgets: Store<PartialObjectMeta<PodDisruptionBudget>>,
     /// Network policies of ours, their metadata only.
     pub policies: Store<PartialObjectMeta<NetworkPolicy>>,
+}
+
+impl Stores {
+    /// Adds how many objects of our kinds there are, by state.
+    pub fn count(&self, counts: &mut ObjectCounts) {
+        for run in self.runs.state() {
+            let phase = run.0.as_ref().ok().and_then(|run| run.status.as_ref()?.phase);
+            let phase = phase.map_or_else(|| "Pending".to_owned(), |phase| format!("{phase:?}"));
+            *counts.entry(("IngestRun", phase)).or_default() += 1;
+        }
+        count(&self.pipelines, "Pipeline", counts);
+        count(&self.schedules, "IngestSchedule", counts);
+        count(&self.connections, "KafkaConnection", counts);
+    }
+}
+
+fn count<K, S>(store: &Objects<K>, kind: &'static str, counts: &mut ObjectCounts)
+where
+    K: Resource<DynamicType = ()> + Clone + HasConditions<S> + HasStatus<Status = S>,
+{
+    for object in store.state() {
+        let conditions = object.0.as_ref().ok().and_then(|object| object.status()).map(K::conditions).unwrap_or_default();
+        let state = if status::holds(conditions, ConditionType::Ready) { "Ready" } else { "NotReady" };
+        *counts.entry((kind, state.to_owned())).or_default() += 1;
+    }
 }
 
 /// The object of that name, if it is there and can be read.

@@ -8,6 +8,8 @@ mod context;
 mod error;
 mod finalizer;
 mod ingest_run;
+mod ingest_schedule;
+mod installed;
 pub mod kafka;
 mod kafka_connection;
 mod leadership;
@@ -21,7 +23,11 @@ mod scale;
 mod scope;
 mod server;
 mod status;
+mod vitals;
 mod wake;
+
+#[cfg(test)]
+mod fixtures;
 
 pub use args::Args;
 pub use run::run;

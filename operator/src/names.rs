@@ -28,6 +28,8 @@ pub const LABEL_CONNECTOR: &str = "penstock.io/connector";
 /// The schedule that made it.
 pub const LABEL_SCHEDULE: &str = "penstock.io/schedule";
 
+/// Annotation: the time that a run of a schedule was due.
+pub const SCHEDULED_FOR: &str = "penstock.io/scheduled-for";
 /// Annotation: what an object was rendered to. Equal ones need not be written.
 pub const HASH: &str = "penstock.io/hash";
 /// Annotation: the revision that pods have.

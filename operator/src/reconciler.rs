@@ -88,7 +88,9 @@ pub async fn reconcile<K: Reconciler>(object: Arc<DeserializeGuard<K>>, context:
         context.shared.metrics.throttled(&K::kind(&()));
         return Ok(Action::requeue(wait));
     }
-    let timer = context.shared.metrics.reconcile(&K::kind(&()), &key);
+    let kind = K::kind(&());
+    let timer = context.shared.metrics.reconcile(&kind);
+    let _at_work = context.shared.vitals.at_work(&key);
     let result = match &object.0 {
         Ok(object) => object.reconcile(&context).await,
         Err(invalid) => Err(Error::Unreadable { kind: K::kind(&()).into_owned(), name: key.clone(), reason: invalid.error.clone() }),

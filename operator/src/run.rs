@@ -4,49 +4,87 @@ use crate::{
     apply::Applier,
     args::Args,
     context::Shared,
-    leadership::Leadership,
-    metrics::Metrics,
+    installed,
+    leadership::{Candidate, Gate, Leadership, Lease},
+    metrics::{Metrics, ObjectCounts},
     names::FIELD_MANAGER,
     reconciler::History,
     resources::Settings,
     scope::Scope,
     server::{self, Health},
-    status,
+    vitals::Vitals,
 };
 use anyhow::Context;
+use k8s_openapi::jiff::Timestamp;
 use kube::{
-    Client,
+    Client, Config,
+    client::ClientBuilder,
     runtime::events::{Recorder, Reporter},
 };
-use penstock_crds::conditions::ConditionType;
-use std::{collections::HashMap, sync::Arc, time::Duration};
-use tokio::signal::unix::{SignalKind, signal};
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    task::JoinHandle,
+};
 use tokio_util::sync::CancellationToken;
 
 /// How long reconciles at work may take to end.
 const GRACE: Duration = Duration::from_secs(20);
+/// What `/readyz` calls what is known of the cluster.
+const CACHES: &str = "caches";
+/// What it calls the process itself.
+const PROCESS: &str = "operator";
 
 /// Runs until a signal, or until the lease is lost.
 ///
 /// # Errors
-/// The cluster cannot be reached, or the address for metrics cannot be had.
+/// The cluster cannot be reached, the address for metrics cannot be had, or the lease is lost.
 pub async fn run(args: Args) -> anyhow::Result<()> {
     let version = env!("CARGO_PKG_VERSION");
-    tracing::info!(version, namespaces = ?args.namespaces, image = args.worker_image, "the operator begins");
-    let client = Client::try_default().await.context("failed to find the cluster; set KUBECONFIG, or run with a service account")?;
+    tracing::info!(version, namespaces = ?args.namespaces, image = args.worker_image, "penstock-operator begins");
+    let config = Config::infer().await.context("failed to find the cluster; set KUBECONFIG, or run with a service account")?;
     let end = CancellationToken::new();
     end_on_signal(&end)?;
-    let identity =
-        std::env::var("POD_NAME").or_else(|_| std::env::var("HOSTNAME")).unwrap_or_else(|_| format!("process-{}", std::process::id()));
-    let metrics = Arc::new(Metrics::new().context("failed to set up metrics")?);
-    let leadership = match args.leader_election {
-        false => Leadership::alone(),
-        true => Leadership::by_lease(client.clone(), &args.lease_namespace, &args.lease_name, &identity, end.clone()).await?,
+    let (leadership, election) = stand(&args, &config, &end)?;
+    let shared = share(&args, config, leadership)?;
+    let health = Health::new(Arc::clone(&shared.metrics), shared.vitals.clone());
+    health.unready(CACHES, "what is in the cluster is being read");
+    server::start(args.metrics_addr, health.clone()).await?;
+    let fits = tokio::spawn(installed::check(shared.client.clone(), health.clone()));
+
+    let scopes = begin_scopes(&args, &shared, &end);
+    count_objects(&shared, &scopes)?;
+    tokio::select! {
+        () = async { for scope in &scopes { scope.synced().await } } => {
+            tracing::info!("everything in the cluster is known");
+            health.ready(CACHES);
+            end.cancelled().await;
+        }
+        () = end.cancelled() => {}
+    }
+
+    tracing::info!("ending: what is at work is finished");
+    health.unready(PROCESS, "ending");
+    fits.abort();
+    let finished = async {
+        for scope in scopes {
+            scope.finish().await
+        }
     };
+    if tokio::time::timeout(GRACE, finished).await.is_err() {
+        tracing::warn!("not all reconciles ended within {} s; they are left", GRACE.as_secs());
+    }
+    election.end().await
+}
+
+/// What all scopes share.
+fn share(args: &Args, config: Config, leadership: Leadership) -> anyhow::Result<Arc<Shared>> {
+    let client = ClientBuilder::try_from(config).context("failed to set up a client")?.with_layer(&Gate(leadership.clone())).build();
+    let metrics = Arc::new(Metrics::new().context("failed to set up metrics")?);
     let counted = Arc::clone(&metrics);
-    let shared = Arc::new(Shared {
+    Ok(Arc::new(Shared {
         applier: Applier::new(client.clone(), move |kind| counted.applied(kind)),
-        recorder: Recorder::new(client.clone(), Reporter { controller: FIELD_MANAGER.into(), instance: Some(identity) }),
+        recorder: Recorder::new(client.clone(), Reporter { controller: FIELD_MANAGER.into(), instance: Some(host()) }),
         settings: Settings {
             image: args.worker_image.clone(),
             image_pull_policy: args.image_pull_policy.clone(),
@@ -55,63 +93,83 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         },
         client,
         leadership,
-        metrics: Arc::clone(&metrics),
+        metrics,
+        vitals: Vitals::default(),
         history: History::default(),
-    });
+    }))
+}
+
+/// One scope a namespace, or one for all.
+fn begin_scopes(args: &Args, shared: &Arc<Shared>, end: &CancellationToken) -> Vec<Scope> {
     let namespaces: Vec<Option<&str>> = match args.namespaces.as_slice() {
         [] => vec![None],
         names => names.iter().map(|name| Some(name.as_str())).collect(),
     };
     let every = Duration::from_secs(args.kafka_interval);
-    let scopes: Arc<Vec<Scope>> = Arc::new(
-        namespaces.into_iter().map(|namespace| Scope::start(Arc::clone(&shared), namespace, every, args.concurrency, &end)).collect(),
-    );
-    let (shown, figures) = (Arc::clone(&scopes), Arc::clone(&metrics));
-    let health = Health::new(metrics, move || count_objects(&shown, &figures));
-    server::start(args.metrics_addr, health.clone()).await?;
-    tokio::select! {
-        () = async { for scope in scopes.iter() { scope.synced().await } } => {
-            tracing::info!("everything in the cluster is known");
-            health.ready();
-        }
-        () = end.cancelled() => {}
-    }
-    end.cancelled().await;
-    health.unready("ending".into());
-    drop(health);
-    tracing::info!("ending: what is at work is finished");
-    tokio::time::timeout(GRACE, finished(scopes)).await.ok();
-    Ok(())
+    namespaces.into_iter().map(|namespace| Scope::start(Arc::clone(shared), namespace, every, args.concurrency, end)).collect()
 }
 
-async fn finished(scopes: Arc<Vec<Scope>>) {
-    // the metrics server may still hold them for a moment
-    if let Ok(scopes) = Arc::try_unwrap(scopes) {
-        for scope in scopes {
-            scope.finish(GRACE).await;
+/// Has objects counted whenever metrics are read.
+fn count_objects(shared: &Shared, scopes: &[Scope]) -> anyhow::Result<()> {
+    let stores: Vec<_> = scopes.iter().map(|scope| scope.context.stores.clone()).collect();
+    let leadership = shared.leadership.clone();
+    let count = move || {
+        let mut counts = ObjectCounts::new();
+        stores.iter().for_each(|stores| stores.count(&mut counts));
+        counts
+    };
+    shared.metrics.watch(count, move || leadership.is_leader()).context("failed to set up metrics")
+}
+
+/// The part of the election that must outlive the reconciles.
+struct Standing {
+    candidate: Option<JoinHandle<anyhow::Result<()>>>,
+    release: CancellationToken,
+}
+
+impl Standing {
+    /// Gives the lease back.
+    async fn end(self) -> anyhow::Result<()> {
+        self.release.cancel();
+        match self.candidate {
+            Some(candidate) => candidate.await.context("the election ended by itself")?,
+            None => Ok(()),
         }
     }
 }
 
-/// How many objects there are, by state.
-fn count_objects(scopes: &[Scope], metrics: &Metrics) {
-    let mut runs: HashMap<String, i64> = HashMap::new();
-    let mut pipelines: HashMap<String, i64> = HashMap::new();
-    for scope in scopes {
-        for run in scope.context.stores.runs.state() {
-            let phase = run.0.as_ref().ok().and_then(|run| run.status.as_ref()?.phase);
-            *runs.entry(phase.map_or_else(|| "Pending".to_owned(), |phase| format!("{phase:?}"))).or_default() += 1;
-        }
-        for pipeline in scope.context.stores.pipelines.state() {
-            let conditions =
-                pipeline.0.as_ref().ok().and_then(|pipeline| pipeline.status.as_ref()).map(|status| status.conditions.as_slice());
-            let state = if status::holds(conditions.unwrap_or_default(), ConditionType::Ready) { "Ready" } else { "NotReady" };
-            *pipelines.entry(state.to_owned()).or_default() += 1;
-        }
+/// Stands for election, if there is one. Who loses the lease ends.
+fn stand(args: &Args, config: &Config, end: &CancellationToken) -> anyhow::Result<(Leadership, Standing)> {
+    let release = CancellationToken::new();
+    if !args.leader_election {
+        return Ok((Leadership::alone(), Standing { candidate: None, release }));
     }
-    metrics.forget_objects();
-    metrics.set_objects("IngestRun", &runs);
-    metrics.set_objects("Pipeline", &pipelines);
+    let lease = Lease {
+        namespace: args.lease_namespace.clone().unwrap_or_else(|| config.default_namespace.clone()),
+        name: args.lease_name.clone(),
+        identity: format!("{}_{}_{}", host(), std::process::id(), Timestamp::now().as_millisecond()),
+    };
+    let client = Client::try_from(config.clone()).context("failed to set up a client")?;
+    let (mut candidate, leadership) = Candidate::new(client, lease);
+    let (end, released) = (end.clone(), release.clone());
+    let task = tokio::spawn(async move {
+        tokio::select! {
+            lost = candidate.stand() => {
+                end.cancel();
+                Err(lost.into())
+            }
+            () = released.cancelled() => {
+                candidate.release().await;
+                Ok(())
+            }
+        }
+    });
+    Ok((leadership, Standing { candidate: Some(task), release }))
+}
+
+/// The name of the pod, or of the machine.
+fn host() -> String {
+    ["POD_NAME", "HOSTNAME"].iter().find_map(|name| std::env::var(name).ok()).unwrap_or_else(|| "penstock-operator".into())
 }
 
 fn end_on_signal(end: &CancellationToken) -> anyhow::Result<()> {

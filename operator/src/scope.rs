@@ -29,7 +29,7 @@ use kube::{
     },
 };
 use parking_lot::Mutex;
-use penstock_crds::{IngestRun, KafkaConnection, Pipeline};
+use penstock_crds::{IngestRun, IngestSchedule, KafkaConnection, Pipeline};
 use serde::de::DeserializeOwned;
 use std::{
     collections::HashMap,
@@ -75,6 +75,7 @@ impl Scope {
         let client = shared.client.clone();
         let pipelines = watch_ours::<Pipeline>(&mut tasks, api(&client, namespace), end);
         let runs = watch_ours::<IngestRun>(&mut tasks, api(&client, namespace), end);
+        let schedules = watch_ours::<IngestSchedule>(&mut tasks, api(&client, namespace), end);
         let connections = watch_ours::<KafkaConnection>(&mut tasks, api(&client, namespace), end);
         let deployments = watch_children::<Deployment>(&mut tasks, api(&client, namespace), end);
         let jobs = watch_children::<Job>(&mut tasks, api(&client, namespace), end);
@@ -87,6 +88,7 @@ impl Scope {
         let stores = Stores {
             pipelines: pipelines.store.clone(),
             runs: runs.store.clone(),
+            schedules: schedules.store.clone(),
             connections: connections.store.clone(),
             deployments: deployments.store.clone(),
             jobs: jobs.store.clone(),
@@ -136,7 +138,7 @@ impl Scope {
         spawn(&mut tasks, controller, &context, end);
 
         let controller = Controller::for_shared_stream(changes(&runs.handle, spec_key), runs.store.clone());
-        let controller = controller.with_config(settings).reconcile_on(run_wishes.into_stream());
+        let controller = controller.with_config(settings.clone()).reconcile_on(run_wishes.into_stream());
         let all = runs.store.clone();
         let of_pipelines = changes(&pipelines.handle, whole_key).flat_map(move |pipeline| {
             let name = pipeline.name_any();
@@ -162,6 +164,12 @@ impl Scope {
         });
         let controller = controller.reconcile_on(of_pipelines).reconcile_on(of_jobs).reconcile_on(of_pods).reconcile_on(of_ended);
         spawn(&mut tasks, controller, &context, end);
+
+        let controller = Controller::for_shared_stream(changes(&schedules.handle, spec_key), schedules.store.clone());
+        let of_runs = relate(&runs.handle, run_key, |run: &IngestRun| {
+            Some(vec![(run.namespace()?, run.labels().get(names::LABEL_SCHEDULE)?.clone())])
+        });
+        spawn(&mut tasks, controller.with_config(settings).reconcile_on(of_runs), &context, end);
         sweep(&mut tasks, &context, end);
         Self { context, tasks }
     }
@@ -177,18 +185,16 @@ impl Scope {
         // a watch that ends does so with the process
         let _ = stores.pipelines.wait_until_ready().await;
         let _ = stores.runs.wait_until_ready().await;
+        let _ = stores.schedules.wait_until_ready().await;
         let _ = stores.connections.wait_until_ready().await;
         let _ = stores.deployments.wait_until_ready().await;
         let _ = stores.jobs.wait_until_ready().await;
         let _ = stores.pods.wait_until_ready().await;
     }
 
-    /// Waits until everything has ended; whoever is left after the limit is let go.
-    pub async fn finish(mut self, limit: Duration) {
-        let all = async { while self.tasks.join_next().await.is_some() {} };
-        if tokio::time::timeout(limit, all).await.is_err() {
-            tracing::warn!("not all reconciles ended in time");
-        }
+    /// Waits until everything has ended.
+    pub async fn finish(mut self) {
+        while self.tasks.join_next().await.is_some() {}
     }
 }
 
@@ -362,19 +368,21 @@ where
     DeserializeGuard<K>: Resource<DynamicType = ()>,
 {
     let (end, context) = (end.clone(), Arc::clone(context));
+    let alive = context.shared.vitals.task(format!("controller of {}", K::kind(&())));
     tasks.spawn(async move {
-        // who does not lead must not be behind when its time comes
-        let leads = context.shared.leadership.clone();
-        let controller = controller
-            .reconcile_all_on(futures::stream::once(async move { leads.wait().await }).chain(futures::stream::pending()))
-            .graceful_shutdown_on({
-                let end = end.clone();
-                async move { end.cancelled().await }
-            });
+        // who did not lead must not be behind when its time comes
+        let leadership = context.shared.leadership.clone();
+        let begins_to_lead = futures::stream::once(async move { leadership.changed().await }).chain(futures::stream::pending());
+        let graceful = {
+            let end = end.clone();
+            async move { end.cancelled().await }
+        };
+        let controller = controller.reconcile_all_on(begins_to_lead).graceful_shutdown_on(graceful);
         controller.run(reconciler::reconcile::<K>, reconciler::error_policy::<K>, context).for_each(|_| future::ready(())).await;
-        if !end.is_cancelled() {
-            tracing::error!(kind = %K::kind(&()), "a controller ended by itself; the process ends");
-            end.cancel();
+        if end.is_cancelled() {
+            alive.ends();
+        } else {
+            tracing::error!(kind = %K::kind(&()), "a controller ended by itself");
         }
     });
 }

@@ -113,7 +113,16 @@ pub fn transitions(old: &[Condition], new: &[Condition]) -> Vec<Event> {
 }
 
 fn is_worth_telling(reason: Reason) -> bool {
-    !matches!(reason, Reason::AsSpecified | Reason::ChangePending | Reason::DocumentsCompleting | Reason::BrokersReachable | Reason::Idle)
+    !matches!(
+        reason,
+        Reason::RunStillActive
+            | Reason::StartMissed
+            | Reason::AsSpecified
+            | Reason::ChangePending
+            | Reason::DocumentsCompleting
+            | Reason::BrokersReachable
+            | Reason::Idle
+    )
 }
 
 /// Whether a reason asks for somebody's attention.

@@ -40,13 +40,18 @@ const MAY_KNOW: [(&str, &[&str]); 27] = [
 ];
 
 /// The same of the operator.
-const OPERATOR_MAY_KNOW: [(&str, &[&str]); 20] = [
+const OPERATOR_MAY_KNOW: [(&str, &[&str]); 23] = [
     ("apply", &["error", "names"]),
     ("args", &[]),
-    ("context", &["apply", "error", "ingest_run", "kafka", "leadership", "metrics", "names", "reconciler", "resources", "status"]),
+    (
+        "context",
+        &["apply", "error", "ingest_run", "kafka", "leadership", "metrics", "names", "reconciler", "resources", "status", "vitals"],
+    ),
     ("error", &["resources"]),
     ("finalizer", &["apply", "context", "error"]),
     ("ingest_run", &["context", "error", "finalizer", "kafka", "names", "pipeline", "reconciler", "resources", "status"]),
+    ("ingest_schedule", &["context", "error", "names", "pipeline", "reconciler", "resources", "status"]),
+    ("installed", &["server"]),
     ("kafka", &[]),
     ("kafka_connection", &["context", "error", "kafka", "pipeline", "reconciler", "resources", "status"]),
     ("leadership", &[]),
@@ -55,11 +60,28 @@ const OPERATOR_MAY_KNOW: [(&str, &[&str]); 20] = [
     ("pipeline", &["apply", "context", "error", "finalizer", "kafka", "names", "reconciler", "resources", "scale", "status"]),
     ("reconciler", &["context", "error"]),
     ("resources", &["names"]),
-    ("run", &["apply", "args", "context", "leadership", "metrics", "names", "reconciler", "resources", "scope", "server", "status"]),
+    (
+        "run",
+        &[
+            "apply",
+            "args",
+            "context",
+            "installed",
+            "leadership",
+            "metrics",
+            "names",
+            "reconciler",
+            "resources",
+            "scope",
+            "server",
+            "vitals",
+        ],
+    ),
     ("scale", &[]),
     ("scope", &["context", "ingest_run", "kafka", "names", "reconciler", "wake"]),
-    ("server", &["metrics"]),
+    ("server", &["metrics", "vitals"]),
     ("status", &[]),
+    ("vitals", &[]),
     ("wake", &[]),
 ];
 
@@ -214,10 +236,15 @@ fn what_is_allowed_is_also_used() -> Result<()> {
 }
 
 /// What decides in the operator, and what it must not need: it is tested by tables and properties.
-const PURE: [&str; 12] = [
+const PURE: [&str; 17] = [
     "ingest_run/advance.rs",
     "ingest_run/conditions.rs",
     "ingest_run/gate.rs",
+    "ingest_schedule/cron.rs",
+    "ingest_schedule/decide.rs",
+    "ingest_schedule/due.rs",
+    "ingest_schedule/history.rs",
+    "ingest_schedule/validate.rs",
     "kafka/plan.rs",
     "kafka/snapshot.rs",
     "names.rs",
