@@ -75,7 +75,7 @@ fn advice(misfits: &[Misfit]) -> String {
     let faults: Vec<&str> = misfits.iter().map(|misfit| misfit.what.as_str()).collect();
     let files: Vec<String> = misfits.iter().map(|misfit| format!("-f crds/generated/{}.yaml", misfit.plural)).collect();
     let version = env!("CARGO_PKG_VERSION");
-    format!("{}; with the files of version {version}: kubectl apply --server-side {}", faults.join("; "), files.join(" "))
+    format!("{}; with the files of version {version}: kubectl apply --server-side --force-conflicts {}", faults.join("; "), files.join(" "))
 }
 
 /// Compares what is installed with what this build has.
@@ -229,7 +229,9 @@ mod tests {
             .map(|misfit| misfit.expect("none is there"));
         let advice = advice(&misfits);
         assert!(
-            advice.ends_with("kubectl apply --server-side -f crds/generated/pipelines.yaml -f crds/generated/ingestruns.yaml"),
+            advice.ends_with(
+                "kubectl apply --server-side --force-conflicts -f crds/generated/pipelines.yaml -f crds/generated/ingestruns.yaml"
+            ),
             "{advice}"
         );
     }

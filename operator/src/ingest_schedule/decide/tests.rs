@@ -1,3 +1,5 @@
+//! Tables and a random course of the decisions of a schedule.
+
 use super::*;
 use crate::ingest_schedule::history::End;
 use k8s_openapi::jiff::SignedDuration;
