@@ -2,8 +2,12 @@
 //! `tests/suites/operator_resources.rs`. `PENSTOCK_RENEW=1 cargo test` writes them anew.
 
 use super::{fixtures::*, *};
+use clap::Parser;
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
-use penstock::manifest::{self, LoadOptions, Manifests};
+use penstock::{
+    cli::Cli,
+    manifest::{self, LoadOptions, Manifests},
+};
 use penstock_crds::{IngestRun, report::Wanted};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -361,6 +365,18 @@ fn pods_are_as_restricted_as_kubernetes_knows() {
             ["/work", "/run/penstock", "/tmp"],
             "{name}"
         );
+    }
+}
+
+#[test]
+fn penstock_understands_what_pods_and_probes_tell_it() {
+    for (name, template) in templates() {
+        let container = template.spec.unwrap().containers.swap_remove(0);
+        let probe = container.liveness_probe.and_then(|probe| probe.exec).and_then(|exec| exec.command).unwrap();
+        let command: Vec<String> = container.command.into_iter().chain(container.args).flatten().collect();
+        for command in [command, probe] {
+            Cli::try_parse_from(&command).unwrap_or_else(|error| panic!("{name}: {command:?}: {error}"));
+        }
     }
 }
 
