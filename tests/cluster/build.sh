@@ -1,8 +1,9 @@
 #!/bin/bash
 # build.sh [clusterbin] [coredns] [pause]   (default: all)
-# Builds the test cluster's programs from Go modules, pinned by src/*/go.mod and go.sum, into bin/ and images/.
+# Builds the test cluster's programs from Go modules, pinned by src/*/go.mod and go.sum, and the image of the pause container.
+# Env: CLUSTER_BIN (where programs go; bin/), CLUSTER_IMAGES (where images go; images/)
 set -euo pipefail
-HERE=$(cd "$(dirname "$0")" && pwd); BIN=${CLUSTER_BIN:-$HERE/bin}; mkdir -p "$BIN"
+HERE=$(cd "$(dirname "$0")" && pwd); BIN=${CLUSTER_BIN:-$HERE/bin}; IMAGES=${CLUSTER_IMAGES:-$HERE/images}; mkdir -p "$BIN"
 export CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false -trimpath" GOTOOLCHAIN=local
 [ $# -gt 0 ] || set -- clusterbin coredns pause
 go_build() { # module-dir output package ldflags
@@ -19,6 +20,6 @@ for what; do case $what in
     for c in etcd kubectl kubelet kube-apiserver kube-controller-manager kube-scheduler kube-proxy; do ln -sf clusterbin "$BIN/$c"; done ;;
   coredns) go_build coredns coredns . "" ;;
   pause)
-    mkdir -p "$HERE/images"; r=$(mktemp -d); gcc -Os -static -s -o "$r/pause" "$HERE/src/pause/pause.c"
-    "$HERE/mkimage.sh" "$r" localhost/pause:dev "$HERE/images/pause.tar" '{"Entrypoint":["/pause"],"User":"65535:65535"}'; rm -r "$r" ;;
+    mkdir -p "$IMAGES"; r=$(mktemp -d); gcc -Os -static -s -o "$r/pause" "$HERE/src/pause/pause.c"
+    "$HERE/mkimage.sh" "$r" localhost/pause:dev "$IMAGES/pause.tar" '{"Entrypoint":["/pause"],"User":"65535:65535"}'; rm -r "$r" ;;
 esac; done

@@ -1,11 +1,13 @@
 #!/bin/bash
 # up.sh [api|control|node]
 #   api: etcd + kube-apiserver: enough for CRDs, validation, watches (no root needed, loopback only)
-#   control: the above + kube-controller-manager + kube-scheduler (no root needed, loopback only; one at a time, fixed ports)
-#   node (default): the above + containerd + kubelet + kube-proxy on one real node (root needed)
+#   control: the above + kube-controller-manager + kube-scheduler (no root needed, loopback only)
+#   node (default): the above + containerd, kubelet, kube-proxy and CoreDNS: one real node (root needed; fixed addresses, so
+#                   one a machine: it refuses to start where another one is)
 # Idempotent: a part whose recorded pid is alive is left alone. Takes nothing from the network.
-# Env: CLUSTER_HOME (scripts, bin/, images/), CLUSTER_STATE (all state), CLUSTER_BIN (programs), CRDS (file or folder of CRDs),
-#      ETCD, NODE_NAME, API_PORT, ETCD_PORT, ETCD_PEER_PORT
+# Env: CLUSTER_HOME (scripts, bin/, images/), CLUSTER_STATE (all state), CLUSTER_BIN (programs), CLUSTER_IMAGES (tars that the
+#      node gets), COREDNS (program), CRDS (file or folder of CRDs), ETCD, NODE_NAME, API_PORT, ETCD_PORT, ETCD_PEER_PORT,
+#      MANAGER_PORT, SCHEDULER_PORT
 set -euo pipefail
 MODE=${1:-node}
 HERE=$(cd "$(dirname "$0")" && pwd)
@@ -16,6 +18,8 @@ ETCD=${ETCD:-$BIN/etcd}; [ -x "$ETCD" ] || ETCD=$(command -v etcd)
 NODE=${NODE_NAME:-node1}
 POD_NET=10.244.0.0/24; POD_CIDR=10.244.0.0/16; SVC_CIDR=10.96.0.0/16; SVC_API=10.96.0.1
 NODE_IP=10.243.0.1                     # a /32 on lo: reachable from the host and from pods
+IMAGES=${CLUSTER_IMAGES:-$HOME_DIR/images}; COREDNS=${COREDNS:-$BIN/coredns}
+MANAGER_PORT=${MANAGER_PORT:-10257}; SCHEDULER_PORT=${SCHEDULER_PORT:-10259}
 API_PORT=${API_PORT:-16443}; ETCD_PORT=${ETCD_PORT:-23790}; ETCD_PEER=${ETCD_PEER_PORT:-$((ETCD_PORT + 10))}
 if [ "$MODE" = node ]; then API_IP=$NODE_IP; else API_IP=127.0.0.1; fi
 P=$S/pki; K=$S/kubeconfig; L=$S/logs; PIDS=$S/pids; RUN=$S/run
@@ -47,9 +51,21 @@ waitfor() { # seconds what command...
 if alive kube-apiserver && [ "$(cat "$S/mode")" != "$MODE" ]; then echo "already up in mode $(cat "$S/mode"); run down.sh first" >&2; exit 1; fi
 echo "$MODE" > "$S/mode"
 
-# ---- node address -----------------------------------------------------------------------
-if [ "$MODE" = node ]; then
-  [ -n "$(ip -o addr show dev lo to "$NODE_IP/32")" ] || ip addr add "$NODE_IP/32" dev lo
+# ---- node address, and what down.sh puts back: from here on it knows that this machine's network is ours --------------------
+another_node() {
+  ip -o link show e2e0 2>/dev/null || ss -Hltn "sport = :$API_PORT or sport = :10250 or sport = :10256" | grep . ||
+    { find /sys/fs/cgroup -path '*/kubepods*' -name cgroup.procs -exec cat {} + 2>/dev/null || true; } | grep .
+}
+if [ "$MODE" = node ] && [ ! -f "$S/sysctl.before" ]; then
+  if there=$(another_node); then
+    echo "another node runs on this machine, take that one down first: $there" >&2; exit 1
+  fi
+  for k in net.ipv4.ip_forward vm.overcommit_memory vm.panic_on_oom kernel.panic kernel.panic_on_oops kernel.keys.root_maxkeys kernel.keys.root_maxbytes; do
+    echo "$k=$(sysctl -n $k)"; done > "$S/sysctl.new"
+  # what the programs make at places of their own choice
+  for folder in /var/lib/kubelet /var/lib/cni /var/log/containers; do [ -e "$folder" ] || echo "$folder"; done > "$S/folders.made"
+  mv "$S/sysctl.new" "$S/sysctl.before"
+  [ -n "$(ip -o addr show to "$NODE_IP/32")" ] || { touch "$S/address.made"; ip addr add "$NODE_IP/32" dev lo; }
 fi
 
 # ---- certificates (EC P-256, one CA) ------------------------------------------------------
@@ -114,23 +130,20 @@ if [ -n "${CRDS:-}" ]; then
 fi
 if [ "$MODE" = api ]; then say "API server up: export KUBECONFIG=$K/admin"; exit 0; fi
 start kube-controller-manager "$BIN/kube-controller-manager" --kubeconfig "$K/controller-manager" \
-  --bind-address 127.0.0.1 --leader-elect=false --use-service-account-credentials=true --kube-api-qps 300 --kube-api-burst 600 \
+  --bind-address 127.0.0.1 --secure-port "$MANAGER_PORT" --leader-elect=false --use-service-account-credentials=true --kube-api-qps 300 --kube-api-burst 600 \
   --service-account-private-key-file "$P/sa.key" --root-ca-file "$P/ca.crt" \
   --cluster-signing-cert-file "$P/ca.crt" --cluster-signing-key-file "$P/ca.key" \
   --flex-volume-plugin-dir "$S/kubelet-plugins" --allocate-node-cidrs=false --node-monitor-grace-period=20s ${KCM_EXTRA:-}
 start kube-scheduler "$BIN/kube-scheduler" --kubeconfig "$K/scheduler" \
-  --authentication-kubeconfig "$K/scheduler" --authorization-kubeconfig "$K/scheduler" --bind-address 127.0.0.1 --leader-elect=false
+  --authentication-kubeconfig "$K/scheduler" --authorization-kubeconfig "$K/scheduler" --bind-address 127.0.0.1 --secure-port "$SCHEDULER_PORT" \
+  --leader-elect=false
 settled() {
-  waitfor 60 "kube-scheduler healthz" curl -fsSk https://127.0.0.1:10259/healthz
-  waitfor 60 "default service account (controller-manager works)" kc -n default get serviceaccount default
+  waitfor 120 "kube-scheduler healthz" curl -fsSk "https://127.0.0.1:$SCHEDULER_PORT/healthz"
+  waitfor 120 "default service account (controller-manager works)" kc -n default get serviceaccount default
 }
 if [ "$MODE" != node ]; then settled; say "control plane up: export KUBECONFIG=$K/admin"; exit 0; fi
 
-# ---- node: sysctls (old values kept for down.sh), CNI, containerd ---------------------------
-if [ ! -f "$S/sysctl.before" ]; then
-  for k in net.ipv4.ip_forward vm.overcommit_memory vm.panic_on_oom kernel.panic kernel.panic_on_oops kernel.keys.root_maxkeys kernel.keys.root_maxbytes; do
-    echo "$k=$(sysctl -n $k)"; done > "$S/sysctl.before"
-fi
+# ---- node: CNI, containerd ----------------------------------------------------------------
 sysctl -qw net.ipv4.ip_forward=1
 masq=(POSTROUTING -s "$POD_NET" ! -d "$POD_NET" -m comment --comment e2e-pods -j MASQUERADE)
 iptables -w -t nat -C "${masq[@]}" 2>/dev/null || iptables -w -t nat -A "${masq[@]}"
@@ -166,8 +179,8 @@ state = "$RUN/containerd"
         SystemdCgroup = false
 X
 start containerd "$(command -v containerd)" --config "$S/conf/containerd.toml"
-waitfor 30 "containerd answers" ctr -a "$RUN/containerd.sock" version
-for t in "$HOME_DIR"/images/*.tar; do
+waitfor 90 "containerd answers" ctr -a "$RUN/containerd.sock" version
+for t in "$IMAGES"/*.tar; do
   m=$S/conf/imported.$(basename "$t"); [ "$m" -nt "$t" ] && continue
   ctr -a "$RUN/containerd.sock" -n k8s.io images import "$t" > /dev/null && touch "$m"
 done
@@ -197,7 +210,8 @@ podLogsDir: $S/pod-logs
 volumePluginDir: $S/kubelet-plugins
 nodeStatusUpdateFrequency: 5s
 imageGCHighThresholdPercent: 100
-evictionHard: {memory.available: 100Mi, nodefs.available: 1%, imagefs.available: 1%}
+# not a share of the disk: one that is large and nearly full has room for tests, and pods would be evicted
+evictionHard: {memory.available: 100Mi, nodefs.available: 200Mi, imagefs.available: 200Mi}
 maxPods: 110
 X
 cp /etc/resolv.conf "$S/conf/resolv.conf"
@@ -219,8 +233,8 @@ hostnameOverride: $NODE
 conntrack: {maxPerCore: 0, min: 0}
 X
 start kube-proxy "$BIN/kube-proxy" --config "$S/conf/kube-proxy.yaml"
-# ---- DNS (optional): CoreDNS as a host process on the node address; every pod's resolv.conf names it ----
-if [ -x "$BIN/coredns" ]; then
+# ---- DNS: CoreDNS as a host process on the node address; every pod's resolv.conf names it ----
+if [ -x "$COREDNS" ]; then
   kc apply -f - > /dev/null <<X
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -247,11 +261,11 @@ X
   }
 }
 X
-  start coredns "$BIN/coredns" -conf "$S/conf/Corefile"
-  waitfor 30 "coredns ready" curl -fsS http://127.0.0.1:10253/ready
+  start coredns "$COREDNS" -conf "$S/conf/Corefile"
+  waitfor 90 "coredns ready" curl -fsS http://127.0.0.1:10253/ready
 fi
 waitfor 90 "node registered" kc get node "$NODE"
 waitfor 90 "node Ready" kc wait --for=condition=Ready "node/$NODE" --timeout=1s
 settled
-waitfor 60 "kube-proxy healthz" curl -fsS http://127.0.0.1:10256/healthz
+waitfor 120 "kube-proxy healthz" curl -fsS http://127.0.0.1:10256/healthz
 say "cluster up: export KUBECONFIG=$K/admin"

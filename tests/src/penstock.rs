@@ -25,21 +25,35 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// It is not there, or older than its sources: the tests would try something else than what is written.
 pub fn program() -> Result<PathBuf> {
     static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let found = PROGRAM
-        .get_or_init(|| find().map_err(|error| format!("{error:#}; run `cargo test --workspace`, or `cargo build --bin penstock` first")));
-    found.clone().map_err(anyhow::Error::msg)
+    PROGRAM.get_or_init(|| find("penstock", &["worker/src", "crds/src"])).clone().map_err(anyhow::Error::msg)
 }
 
-fn find() -> Result<PathBuf> {
+/// The operator that `cargo test --workspace` has built.
+///
+/// # Errors
+/// It is not there, or older than its sources.
+pub fn operator() -> Result<PathBuf> {
+    static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let sources = ["operator/src", "worker/src", "crds/src"];
+    PROGRAM.get_or_init(|| find("penstock-operator", &sources)).clone().map_err(anyhow::Error::msg)
+}
+
+fn find(name: &str, sources: &[&str]) -> Result<PathBuf, String> {
+    let found = find_newer_than(name, sources);
+    found.map_err(|error| format!("{error:#}; run `cargo test --workspace`, or `cargo build --workspace --bin {name}` first"))
+}
+
+fn find_newer_than(name: &str, sources: &[&str]) -> Result<PathBuf> {
     // the tests lie in `deps`, the program beside it
     let test = std::env::current_exe().context("failed to find this test")?;
     let folder = test.parent().and_then(Path::parent).context("the test lies in no target folder")?;
-    let program = folder.join("penstock");
+    let program = folder.join(name);
     let built =
         fs::metadata(&program).and_then(|metadata| metadata.modified()).with_context(|| format!("there is no {}", program.display()))?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let changed = newest_below(&root.join("worker/src"))?.max(newest_below(&root.join("crds/src"))?);
-    ensure!(built >= changed, "{} is older than its sources", program.display());
+    for folder in sources {
+        ensure!(built >= newest_below(&root.join(folder))?, "{} is older than its sources in {folder}", program.display());
+    }
     Ok(program)
 }
 

@@ -21,8 +21,8 @@ use std::{
 };
 
 /// Runs its arguments as a process, says its number, and kills it once its own input ends: at the latest with the tests.
-/// The process starts before the guard ignores signals: what is ignored is inherited.
-const GUARD: &str = r#""$@" < /dev/null & echo $!; trap "" INT TERM HUP; exec >&-; cat > /dev/null; kill -9 $! 2> /dev/null; wait"#;
+/// It ends as the process did. The process starts before the guard ignores signals: what is ignored is inherited.
+const GUARD: &str = r#""$@" < /dev/null & echo $!; trap "" INT TERM HUP; exec >&-; cat > /dev/null; kill -9 $! 2> /dev/null; wait $!"#;
 
 /// What a service in Java logs, and where: warnings, with its messages.
 const LOGGING: &str = "rootLogger.level = warn
@@ -69,6 +69,15 @@ impl Service {
     /// Asks it to end.
     pub fn terminate(&self) -> Result<()> {
         kill(self.pid, Signal::SIGTERM).context("failed to stop a service")
+    }
+
+    /// Asks it to end, waits for that, and gives its exit code.
+    pub fn stop(mut self, limit: Duration) -> Result<i32> {
+        self.terminate()?;
+        poll_until("a service stops", limit, || !self.runs())?;
+        drop(self.guard.stdin.take());
+        let status = self.guard.wait().context("failed to wait for the end of a service")?;
+        status.code().context("the guard of a service was killed")
     }
 
     /// Freezes it: connections stay open and nothing is answered.
@@ -165,9 +174,9 @@ pub fn poll_until(what: &str, limit: Duration, mut is_so: impl FnMut() -> bool) 
 }
 
 /// A program of this machine.
-fn program(name: &str) -> Result<PathBuf> {
+pub(crate) fn program(name: &str) -> Result<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
-    let folders = env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+    let folders = env::split_paths(&path).chain([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")]);
     let found = folders.map(|folder| folder.join(name)).find(|program| program.is_file());
     found.with_context(|| format!("`{name}` is not installed, and this suite needs it: run .ci/setup"))
 }
@@ -181,14 +190,18 @@ fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// The folder for what a service needs, below the cache.
-fn cache(service: &str) -> Result<PathBuf> {
-    let root = match (env::var_os("PENSTOCK_CACHE"), env::var_os("HOME")) {
+/// Where everything is kept that is fetched or built once for tests.
+pub(crate) fn cache_root() -> Result<PathBuf> {
+    Ok(match (env::var_os("PENSTOCK_CACHE"), env::var_os("HOME")) {
         (Some(cache), _) => PathBuf::from(cache),
         (None, Some(home)) => PathBuf::from(home).join(".cache/penstock"),
-        (None, None) => bail!("set PENSTOCK_CACHE or HOME: what the services need is kept there"),
-    };
-    let folder = root.join("services").join(service);
+        (None, None) => bail!("set PENSTOCK_CACHE or HOME: what the tests need is kept there"),
+    })
+}
+
+/// The folder for what a service needs, below the cache.
+fn cache(service: &str) -> Result<PathBuf> {
+    let folder = cache_root()?.join("services").join(service);
     fs::create_dir_all(&folder).with_context(|| format!("failed to create {}", folder.display()))?;
     Ok(folder)
 }
@@ -199,7 +212,7 @@ fn sources() -> PathBuf {
 }
 
 /// The last lines of a log.
-fn tail(log: &Path) -> String {
+pub(crate) fn tail(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().rev().take(20).collect();
     lines.into_iter().rev().collect::<Vec<_>>().join("\n")

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, anyhow, ensure};
 use penstock::manifest::{self, LoadOptions};
 use penstock_crds::schema;
-use penstock_tests::cluster::{Answer, ApiServer};
+use penstock_tests::cluster::{Answer, Cluster};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeSet,
@@ -65,7 +65,7 @@ fn eventually(mut attempt: impl FnMut() -> Result<()>) -> Result<()> {
 
 #[test]
 fn crds_are_accepted_and_a_second_apply_writes_nothing() -> Result<()> {
-    let server = ApiServer::shared()?;
+    let server = Cluster::api()?;
     let generated = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crds/generated");
     for crd in schema::all() {
         let name = crd.metadata.name.context("a CRD has a name")?;
@@ -84,7 +84,7 @@ fn crds_are_accepted_and_a_second_apply_writes_nothing() -> Result<()> {
 
 #[test]
 fn good_manifests_pass_on_the_server_and_locally() -> Result<()> {
-    let server = ApiServer::shared()?;
+    let server = Cluster::api()?;
     let answer = server.kubectl(["apply", "--dry-run=server", "-f", text(&fixtures().join("good"))])?;
     ensure!(answer.success, "{answer:#?}");
     for (name, path) in manifests("good")? {
@@ -96,7 +96,7 @@ fn good_manifests_pass_on_the_server_and_locally() -> Result<()> {
 
 #[test]
 fn bad_manifests_get_the_same_verdict_from_the_server_and_locally() -> Result<()> {
-    let server = ApiServer::shared()?;
+    let server = Cluster::api()?;
     let answer = server.kubectl(["apply", "--dry-run=server", "-f", text(&fixtures().join("bad"))])?;
     let (mut accepted, mut disagreements) = (BTreeSet::new(), Vec::new());
     for (name, path) in manifests("bad")? {
@@ -119,7 +119,7 @@ fn bad_manifests_get_the_same_verdict_from_the_server_and_locally() -> Result<()
 
 #[test]
 fn updates_are_judged_as_their_first_line_says() -> Result<()> {
-    let server = ApiServer::shared()?;
+    let server = Cluster::api()?;
     expect(server.kubectl(["create", "namespace", "updates"])?, "created")?;
     let folder = tempfile::tempdir()?;
     let (old_file, new_file) = (folder.path().join("old.yaml"), folder.path().join("new.yaml"));
@@ -141,7 +141,7 @@ fn updates_are_judged_as_their_first_line_says() -> Result<()> {
 
 #[test]
 fn a_second_apply_of_the_same_manifest_changes_nothing() -> Result<()> {
-    let server = ApiServer::shared()?;
+    let server = Cluster::api()?;
     expect(server.kubectl(["create", "namespace", "twice"])?, "created")?;
     let good = fixtures().join("good");
     let apply = || server.kubectl(["apply", "-n", "twice", "-f", text(&good)]);
@@ -159,7 +159,7 @@ fn a_second_apply_of_the_same_manifest_changes_nothing() -> Result<()> {
 
 #[test]
 fn explain_is_the_reference_of_every_field() -> Result<()> {
-    let server = ApiServer::shared()?;
+    let server = Cluster::api()?;
     for (field, told) in [
         ("ppl.spec.stages.rename", "Gives fields another name; their place among the fields stays."),
         ("ppl.spec.stages.rename", "enum: Overwrite, Append, Skip"),
@@ -178,7 +178,7 @@ fn explain_is_the_reference_of_every_field() -> Result<()> {
 
 #[test]
 fn kubectl_get_answers_by_itself() -> Result<()> {
-    let server = ApiServer::shared()?;
+    let server = Cluster::api()?;
     expect(server.kubectl(["create", "namespace", "columns"])?, "created")?;
     let file = fixtures().join("good/run-full.yaml");
     expect(server.kubectl(["apply", "-n", "columns", "-f", text(&file)])?, "created")?;
@@ -202,7 +202,7 @@ fn kubectl_get_answers_by_itself() -> Result<()> {
 
 #[test]
 fn workers_are_scaled_within_bounds() -> Result<()> {
-    let server = ApiServer::shared()?;
+    let server = Cluster::api()?;
     expect(server.kubectl(["create", "namespace", "scale"])?, "created")?;
     let file = fixtures().join("good/pipeline-worker-indexer.yaml");
     expect(server.kubectl(["apply", "-n", "scale", "-f", text(&file)])?, "created")?;
@@ -217,7 +217,7 @@ fn workers_are_scaled_within_bounds() -> Result<()> {
 /// statuses and, above all, their way out. Tried on a copy of the CRD in another group.
 #[test]
 fn objects_stored_before_a_rule_can_still_be_labelled_and_deleted() -> Result<()> {
-    let server = ApiServer::shared()?;
+    let server = Cluster::api()?;
     let kind = "pipelines.later.example";
     let folder = tempfile::tempdir()?;
     let file = |name| folder.path().join(name);

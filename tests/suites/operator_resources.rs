@@ -2,7 +2,7 @@
 //! strictest pod security.
 
 use anyhow::{Context, Result, ensure};
-use penstock_tests::cluster::ApiServer;
+use penstock_tests::cluster::Cluster;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::{fs, path::Path};
@@ -28,7 +28,7 @@ fn pod(owner: &Value) -> Value {
 
 #[test]
 fn the_api_server_accepts_all_objects_and_restricted_pods() -> Result<()> {
-    let server = ApiServer::shared()?;
+    let server = Cluster::api()?;
     let folder = tempfile::tempdir()?;
     let apply = |objects: &[Value], dry_run: &str| -> Result<String> {
         let file = folder.path().join("objects.json");

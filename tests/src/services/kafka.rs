@@ -18,6 +18,8 @@ use std::{
     time::Duration,
 };
 
+/// The address that only this machine reaches.
+const LOOPBACK: &str = "127.0.0.1";
 const START_LIMIT: Duration = Duration::from_secs(120);
 /// The same for each; only the address tells them apart.
 const CLUSTER_ID: &str = "cGVuc3RvY2stdGVzdHMtMQ";
@@ -27,6 +29,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(60);
 pub struct Kafka {
     service: Restartable,
     folder: PathBuf,
+    host: String,
     port: u16,
     security: Option<Security>,
 }
@@ -46,23 +49,28 @@ impl Kafka {
 
     /// Starts a broker with its data below `folder`, and waits until it answers.
     pub fn start(folder: &Path) -> Result<Self> {
+        Self::start_at(folder, LOOPBACK)
+    }
+
+    /// Starts a broker that listens at this address of the machine and says so to its clients.
+    pub fn start_at(folder: &Path, host: &str) -> Result<Self> {
         fs::create_dir_all(folder).with_context(|| format!("failed to create {}", folder.display()))?;
-        Self::launch(folder, None)
+        Self::launch(folder, host, None)
     }
 
     /// Starts a broker that asks for TLS and a user, and lets users do only what they may: see [`secured`].
     pub fn secured(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder).with_context(|| format!("failed to create {}", folder.display()))?;
         let security = Security::prepare(folder)?;
-        Self::launch(folder, Some(security))
+        Self::launch(folder, LOOPBACK, Some(security))
     }
 
-    fn launch(folder: &Path, security: Option<Security>) -> Result<Self> {
+    fn launch(folder: &Path, host: &str, security: Option<Security>) -> Result<Self> {
         let library = library()?;
         let [port, controller] = free_ports()?;
         let write = |name: &str, text: &str| fs::write(folder.join(name), text).with_context(|| format!("failed to write {name} of Kafka"));
         write("log4j2.properties", LOGGING)?;
-        write("server.properties", &settings(folder, port, controller, security.as_ref()))?;
+        write("server.properties", &settings(folder, host, [port, controller], security.as_ref()))?;
         let java = |heap: &str, class: &str| {
             let mut arguments: Vec<String> = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"].map(String::from).into();
             arguments.extend([format!("-Xms{heap}"), format!("-Xmx{heap}")]);
@@ -80,14 +88,14 @@ impl Kafka {
         let mut arguments = java("256m", "kafka.Kafka");
         arguments.push(properties);
         let service = Restartable::new("Kafka", arguments, folder.join("log"), START_LIMIT);
-        let kafka = Self { service, folder: folder.to_owned(), port, security };
+        let kafka = Self { service, folder: folder.to_owned(), host: host.to_owned(), port, security };
         kafka.start_again()?;
         Ok(kafka)
     }
 
     /// Starts it after [`Kafka::stop`] or [`Kafka::kill`], with its data, at the same place.
     pub fn start_again(&self) -> Result<()> {
-        self.service.start(|| TcpStream::connect(("127.0.0.1", self.port)).is_ok())?;
+        self.service.start(|| TcpStream::connect((self.host.as_str(), self.port)).is_ok())?;
         self.wait_until_ready(START_LIMIT).with_context(|| tail(&self.folder.join("log")))
     }
 
@@ -113,7 +121,7 @@ impl Kafka {
 
     /// Its address, as `bootstrapServers` wants it. Of a secured broker the one where nothing is asked and everything may be done.
     pub fn bootstrap(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        format!("{}:{}", self.host, self.port)
     }
 
     /// What a client of a secured broker must know.
@@ -143,9 +151,9 @@ fn remove_at_the_end(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-fn settings(folder: &Path, port: u16, controller: u16, security: Option<&Security>) -> String {
+fn settings(folder: &Path, host: &str, [port, controller]: [u16; 2], security: Option<&Security>) -> String {
     let (more_listeners, more) = security.map(|security| (security.listeners(), security.settings())).unwrap_or_default();
-    let listeners = format!("PLAINTEXT://127.0.0.1:{port}{more_listeners}");
+    let listeners = format!("PLAINTEXT://{host}:{port}{more_listeners}");
     format!(
         "process.roles=broker,controller
 node.id=1
